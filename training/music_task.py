@@ -1,7 +1,7 @@
 """The music transcription task (paper, section "MusicNet").
 
-Trains any transcription network. The loss of networks with several heads is ``heads_loss``, on all
-usable frames. The loss of the paper's network, which only has the frame head, is that of the
+Trains any transcription network. Networks with several heads have the loss ``heads_loss`` on all
+usable frames. The paper's network has only the frame head, and the loss ``frame_loss`` of the
 released code.
 """
 
@@ -48,9 +48,9 @@ from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, se
 from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
-LOWEST, HIGHEST = 21, 108  # MIDI range of the piano; the data have no other notes
+LOWEST, HIGHEST = 21, 108  # MIDI range of the piano; other pitches are not trained
 TONES = range(48, 84)  # pitches of synthetic windows
-FARTHEST_HOPS = 48  # maximum look-ahead of a frame in training
+FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -64,7 +64,7 @@ class MusicConfig:
     )
     """The note bank and the scores from which the audio is rendered."""
     data: Literal["synth", "musicnet", "tones"] = "synth"
-    """Rendered audio, recordings of the MusicNet archive, or synthetic tones without data."""
+    """Rendered audio, recordings of the MusicNet archive, or tones, which need no data."""
     archive: Path = Path("data/musicnet")
     """Folder of the MusicNet archive. The resampled recordings (5 GB) are also stored there."""
     batch_size: int = 24  # Windows per optimiser step
@@ -73,12 +73,12 @@ class MusicConfig:
     terms: FrameTerms = field(default_factory=FrameTerms)
     """Loss terms of a network that only has the frame head."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
-    """A larger network whose predictions are mixed into the labels."""
+    """Larger network whose predictions are mixed into the labels."""
     validation_windows: int = 1000
-    """Number of windows per validation, for recordings of the archive or tones."""
+    """Number of windows per validation on recordings of the archive or on tones."""
     family_passages: int = 8
-    """Number of passages of each family per validation of rendered audio. Their mean score selects
-    the best weights."""
+    """Number of passages of each family per validation for rendered audio. The mean score of all
+    families selects the best weights."""
 
 
 class MusicTask:
@@ -97,7 +97,7 @@ class MusicTask:
             # generalises better from rendered to recorded sound.
             self.network.get_submodule("network.filterbank").requires_grad_(False)
             convolutions = self.network.get_submodule("network.convolutions")
-            # Channels last are a sixth faster on CPUs. Weights and inputs need the same layout.
+            # The channels-last layout is a sixth faster on CPUs. Weights and inputs must share it.
             convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             convolutions.register_forward_pre_hook(_channels_last)
         if config.model.calibration and not config.terms.calibration:
@@ -120,9 +120,9 @@ class MusicTask:
             self.score = "families"
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Return batches without end, rendered by worker processes or read by threads. Rendered
+        """Return an endless stream of batches, rendered by processes or read by threads. Rendered
         music depends on the seed and the first step, so a resumed run trains on other music than
-        an uninterrupted one. Windows of the archive depend only on the seed and the step."""
+        an uninterrupted run. Windows of the archive depend only on the seed and their step."""
         config = self.config
         if self.archive:
             return self.archive.batches(config.batch_size, seed, step, config.workers)
@@ -135,7 +135,7 @@ class MusicTask:
         return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Return the loss of ``network`` and its parts."""
+        """Return the loss of ``self.network`` on a batch, and the loss's parts."""
         transcriber = self.network
         assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
@@ -157,8 +157,9 @@ class MusicTask:
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the metrics on held-out data: average precision of the middle frame, as in the
-        paper, and for each look-ahead; figures of the other heads; and metrics by family."""
+        """Return metrics on held-out data. They include the average precision of the middle frame,
+        as in the paper. Depending on the network and the data, they also include the average
+        precision for each look-ahead, figures of other heads, and ``family_metrics``."""
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             self._validation = self._held_out()
@@ -211,8 +212,8 @@ class MusicTask:
 
 
 def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
-    """Return synthetic windows: after silence, up to five tones of a few partials with random
-    pitches, onsets and durations. A filterbank network learns them within a minute."""
+    """Return synthetic windows of one to five tones with random pitches, onsets and durations. The
+    context of each window is silent. A filterbank network learns the tones within a minute."""
     batch = empty_batch(size, model.context)
     time_s = np.arange(WINDOW) / model.sample_rate
     partials = np.arange(1, 5)
@@ -234,8 +235,8 @@ def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
 
 
 def usable_frames(model: ModelConfig) -> slice:
-    """Return the frames of a window whose filters are complete, at most FARTHEST_HOPS from its end.
-    For a network without a filterbank, return all frames of its window."""
+    """Return the frames of a window to use in the loss: all frames that the network predicts. With
+    a filterbank, only frames with complete filters, at most FARTHEST_HOPS from the end."""
     if not isinstance(model.front_end, FilterbankConfig):
         outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
         return slice(outside, FRAMES - outside)
@@ -254,8 +255,8 @@ def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tens
 def _notes_and_pedal(
     heads: tuple[str, ...], row: Callable[[str], F32], targets: Targets[NDArray[np.uint8]]
 ) -> dict[str, float]:
-    """Return the correlation of the velocity and the accuracy of the instrument at onsets, and the
-    F1 of the pedal, over frames with at least 200 ms of look-ahead."""
+    """Return the correlation of velocities and the accuracy of instruments at onsets, and the F1 of
+    the pedal. Uses the frames from a window's middle to 200 ms before its end."""
     metrics = {}
     frames = slice(CENTRE_FRAME, FRAMES - 17)
     velocity, instrument = targets.velocity[:, frames], targets.instrument[:, frames]

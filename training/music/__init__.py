@@ -1,1 +1,1 @@
-"""Music to train on: notes and recordings as labels, losses, metrics."""
+"""Notes, recordings, training targets, losses and metrics of music transcription."""

@@ -2,8 +2,9 @@
 
 First, dynamic time warping compares piano rolls of the written notes with the model's frame and
 onset probabilities. (librosa's version would add a dependency on numba for one recursion.) Then
-chords, i.e. notes at the same score time, move to the detected onsets of their notes, restrained by
-nearby chords. Finally, each note moves to the likeliest onset of its own pitch near its chord.
+chords, i.e. notes at the same score time, move towards the detected onsets of their notes. Nearby
+chords limit these moves. Finally, each note moves to the likeliest onset of its pitch near its
+chord.
 """
 
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # tolerances while chor
 FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected note
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
-SPREAD_S = 0.02  # mean distance of nearby notes from chords that lowers confidence to 1/e
-PLACED = 0.5  # maximum confidence of a note that was not detected: only its neighbours locate it
+SPREAD_S = 0.02  # mean distance of nearby notes from their chords at which confidence falls to 1/e
+PLACED = 0.5  # maximum confidence of a note that is not detected, so that only neighbours locate it
 PEAK_LEAD_S = 0.004
-"""Time by which the model's peaks precede attacks. Measured: 5 ms before the steepest rise of
-energy in recordings of a grand piano (median), 1 ms before the onset of rendered notes."""
-RELEASE_S = 1.0  # maximum ringing after a written offset: legato, damper and room
+"""Time by which the model's peaks precede attacks. In recordings of a grand piano, the median peak
+is 5 ms before the steepest rise of energy. In rendered audio, it is 1 ms before the onset."""
+RELEASE_S = (
+    1.0  # maximum time for which a note rings after its written offset (legato, damper, room)
+)
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Aligned:
     offset: F64
     pitch: NDArray[np.int16]
     confidence: F64
-    """[n], 0 to 1: the onset probability of a detected note, reduced by the distance from its
-    chord. For a note that was not detected, at most PLACED."""
+    """[n], 0 to 1. For a detected note, at least its onset probability, weighted by the distance
+    from its chord. For other notes, at most PLACED."""
     detected: Bools  # [n], true if the model detects the onset
     score_s: F64  # [k], times of all chords in the score
     audio_s: F64  # [k], times of the same chords in the recording
@@ -56,8 +59,8 @@ class Aligned:
 
 
 def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
-    """Map score times to recording times. Interpolates linearly between the pairs (``score_s``,
-    ``audio_s``), which increase, and extrapolates with the mean tempo."""
+    """Map score times to recording times. Interpolates linearly between pairs of times, ``score_s``
+    and ``audio_s``, which increase. Extrapolates with the mean tempo."""
     span = float(score_s[-1] - score_s[0])
     pace = float(audio_s[-1] - audio_s[0]) / span if span else 1.0
     outside = times_s - np.clip(times_s, score_s[0], score_s[-1])
@@ -109,16 +112,16 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
 def _peaks(
     pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
 ) -> tuple[F64, F64]:
-    """Return the time and the weighted probability of the likeliest onset of each note's pitch
-    within ``width_s``. A raised cosine of the distance weights the probabilities. Only the nearest
-    of several notes of a pitch may use an onset."""
+    """Return for each note the time of the likeliest onset of its pitch within ``width_s`` of
+    ``expected_s``, and the onset's weighted probability. The weight is a raised cosine of the
+    distance. If several notes of a pitch are near an onset, only the nearest may use it."""
     reach = int(np.ceil(width_s / frame_s))
     expected_s = expected_s - PEAK_LEAD_S  # time of the model's peak
     at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)
     distance_s = at * frame_s - expected_s[:, None]
-    # The limits are half-way to the neighbours of the same pitch.
+    # A note may use onsets up to half-way to its neighbours of the same pitch.
     again = next_strokes(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
     earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element: notes without a re-onset
@@ -135,7 +138,8 @@ def _peaks(
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
-    """Return chord times, moved by the chords' notes and nearby chords. Never decreasing."""
+    """Move chords towards the onsets of their notes, and like nearby chords. Return the chords' new
+    times, which never decrease."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
@@ -159,8 +163,8 @@ def _weighted_median(values: F64, weights: F64) -> float:
 
 
 def _around(times_s: F64, distance_s: F64, detected: Bools) -> tuple[F64, F64]:
-    """Return for each note the fraction of notes within NEIGHBOURS_S that are detected, and their
-    mean distance from their chords."""
+    """Return for each note the fraction of detected notes among all notes within NEIGHBOURS_S, and
+    the mean distance, in seconds, of these detected notes from their chords."""
     start, stop = _nearby(times_s)
     sums = np.cumsum([detected, np.abs(distance_s) * detected], axis=1)
     sums = np.pad(sums, ((0, 0), (1, 0)))
@@ -169,8 +173,8 @@ def _around(times_s: F64, distance_s: F64, detected: Bools) -> tuple[F64, F64]:
 
 
 def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
-    """Align a MIDI file with a recording (see ``align``). Raises AudioError or LabelError for
-    unreadable files, for a score without notes, and for a model without an onset head."""
+    """Align a MIDI file with a recording (see ``align``). Raises AudioError for unreadable audio,
+    and LabelError for a score that is unreadable or empty, or a model without an onset head."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
@@ -183,8 +187,8 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
 
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
-    """Return the time in s, pitch and probability, [n, 3], of detected onsets that the score lacks:
-    peaks of at least FOUND, more than twice the tolerance from every note of their pitch."""
+    """Return time in s, pitch and probability, [n, 3], of detected onsets that the score lacks.
+    These are peaks of at least FOUND, more than 2 TOLERANCE_S from every note of the pitch."""
     frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
@@ -192,8 +196,8 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 
 
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
-    """Return the mean frame probability RELEASE_S after the offsets of the notes whose pitch has no
-    re-onset within 1.5 RELEASE_S of the offset."""
+    """Return the mean frame probability RELEASE_S after the offsets of notes. Omits notes whose
+    pitch starts again within 1.5 RELEASE_S of the offset."""
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
@@ -205,12 +209,12 @@ CELLS = 40_000_000  # maximum number of cells of the cost table, 5 bytes each
 STEP_S = 0.04  # duration of a slice of the rolls; longer if the table would be too large
 MARGIN_S = 1.0  # silence around the score, because a recording may start earlier and stop later
 ONSET_WEIGHT = 2.0  # weight of onsets relative to frames
-STALL_COST = 0.25  # extra cost of a step in which only score or only recording advances
-SILENT = 0.3  # norm below which slices are not scaled up to 1
+STALL_COST = 0.25  # extra cost of a step in which only the score or only the recording advances
+SILENT = 0.3  # norm below which a slice is not scaled up to norm 1
 
 
 def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
-    """Return increasing score times and the corresponding times of the recording, to about STEP_S.
+    """Return increasing score times and the recording times of the same notes, to about STEP_S.
     The arguments are those of ``align``. The score may have any tempo."""
     length_s = len(sounding) * frame_s
     # The written tempo is arbitrary, so scale the score to the length of the recording.
@@ -234,7 +238,8 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
 
 
 def _features(sounding: F32, onset: F32) -> F32:
-    """Return slices scaled to norm 1, or less in silence. An appended entry makes every norm 1."""
+    """Return a vector of norm 1 for each slice. Frames and onsets of a silent slice are not scaled
+    up. An additional component completes the norm, so that silent slices match each other."""
     onset = onset.copy()
     onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
     out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
@@ -244,11 +249,11 @@ def _features(sounding: F32, onset: F32) -> F32:
 
 
 def _cheapest_path(costs: F32) -> I64:
-    """Return the rows and columns, [steps, 2], of the cheapest path from corner to corner. Computes
-    one anti-diagonal after the other."""
+    """Return rows and columns, [steps, 2], of the cheapest path from the first cell to the last.
+    Computes the total costs for one anti-diagonal after the other."""
     rows, columns = costs.shape
-    back = np.zeros((rows, columns), np.int8)  # 0: both advanced, 1: the row, 2: the column
-    # Total costs of the last two anti-diagonals, by row, with a row before the first.
+    back = np.zeros((rows, columns), np.int8)  # what advanced: 0: both, 1: row, 2: column
+    # Total costs of the last two anti-diagonals, by row. An infinite row precedes the first.
     last, before = np.full((2, rows + 1), np.inf, np.float32)
     before[0] = 0
     for diagonal in range(rows + columns - 1):

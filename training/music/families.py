@@ -1,7 +1,8 @@
 """Validation passages and metrics for each family of instruments, and for sounds without notes.
 
-The passages come from data that are not trained on: held-out instruments, singers and speakers,
-validation scores, and the validation split of the real recordings.
+The notes and voices of the passages are not used for training: held-out instruments, singers and
+speakers, validation scores, and the validation split of the real recordings. Rendered passages get
+the rooms and noises of training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,11 +79,12 @@ class Passage:
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
 ) -> dict[str, list[Passage]]:
-    """Return ``count`` passages of at most ``seconds`` for each family; ``seed`` determines them.
+    """Return ``count`` passages of at most ``seconds`` for each family. The passages depend only on
+    the data and ``seed``.
 
-    With ``config.real_root``, half of the passages are real recordings if the family has any. The
-    others are rendered. Families are omitted if the bank has none of their instruments. Raises
-    ValueError or OSError for data that cannot be read.
+    If ``config.real_root`` has recordings of a family, half of its passages are real. The others
+    are rendered if the data have instruments or singers of the family. A family without passages is
+    omitted. Raises ValueError or OSError for data that cannot be read.
     """
     sources = load_sources(config, "validation")
     backgrounds = load_backgrounds(config.root, held_out=True)
@@ -163,7 +165,8 @@ Windows = dict[str, Batch]
 
 
 def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> Windows:
-    """Return windows of all passages with their targets, by family."""
+    """Return windows and targets of all passages, by family. Windows start every 96 hops.
+    context: number of samples before each window."""
     rng = np.random.default_rng(0)
     families = {}
     for name, of_family in passages.items():
@@ -177,8 +180,8 @@ def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> W
 
 
 def _frame_labels(passage: Passage) -> Rendered:
-    """Return the passage with labels for frame-level metrics. Approximate onsets are too inaccurate
-    for these metrics, so all of them become unknown."""
+    """Return the passage with labels for frame-level metrics. These metrics need exact onsets, so
+    all onsets of a passage with approximate labels become unknown."""
     unknown = passage.unknown
     if passage.approximate:
         end_s = len(passage.audio) / SAMPLE_RATE
@@ -188,7 +191,7 @@ def _frame_labels(passage: Passage) -> Rendered:
 
 
 def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:
-    """Return probabilities, [windows, outputs, FRAMES, PITCHES]."""
+    """Return the network's probabilities for all windows, [windows, outputs, FRAMES, PITCHES]."""
     device = next(network.parameters()).device
     parts = torch.from_numpy(batch.audio).split(64)
     return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
@@ -197,8 +200,8 @@ def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:
 def precision(
     probabilities: F32, head: str, targets: Targets[NDArray[np.uint8]], frames: slice | int
 ) -> float:
-    """Return the average precision of a head over the labelled part of these frames.
-    probabilities: [windows, FRAMES, PITCHES]."""
+    """Return the average precision of a head in ``frames``, without elements whose labels are
+    uncertain. probabilities: [windows, FRAMES, PITCHES]."""
     unknown = targets.onset_unknown if head == "onset" else targets.frame_unknown
     threshold = 0 if head == "frame" else ONSET_SCALE // 2
     labelled = unknown[:, frames] == 0
@@ -209,14 +212,14 @@ def precision(
 def family_metrics(
     config: ModelConfig, predictions: dict[str, F32], families: Windows
 ) -> dict[str, float]:
-    """Return metrics of the frames with at least 200 ms of look-ahead.
+    """Return metrics of the frames from a window's middle to 200 ms before its end.
 
     Args:
-        predictions: for each family, [windows, outputs, FRAMES, PITCHES].
+        predictions: probabilities of each family, [windows, outputs, FRAMES, PITCHES].
 
     Returns:
         ``frame_ap:NAME``, ``onset_ap:NAME``: average precision for each family with notes.
-        ``families``: the mean of all of these.
+        ``families``: the mean of all these average precisions.
         ``false_onsets_min:NAME``: false onsets per minute for each family without notes.
     """
     lookahead = int(0.2 * config.sample_rate / HOP)
@@ -233,5 +236,5 @@ def family_metrics(
         for head in ("frame", "onset"):
             of_head = predictions[name][:, config.heads.index(head)]
             metrics[f"{head}_ap:{name}"] = precision(of_head, head, targets, frames)
-    metrics["families"] = float(np.nanmean([v for n, v in metrics.items() if "_ap:" in n]))
+    metrics["families"] = float(np.nanmean([metrics[key] for key in metrics if "_ap:" in key]))
     return metrics

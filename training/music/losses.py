@@ -1,5 +1,5 @@
-"""Loss of the transcription networks: all heads at all usable frames. (The paper's network has
-another loss, ``training.musicnet.objective``.)"""
+"""Loss of networks with several heads, and distillation from a larger network. The loss of the
+paper's network is in ``training.musicnet.objective``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class HeadWeights:
 
 
 class ClassShares:
-    """Shares of the instrument classes among the notes of about the last hundred batches. Shares
-    within one batch would give too much weight to a class that happens to be rare in it."""
+    """Share of each instrument class in the notes of roughly the last 100 batches. If only one
+    batch were counted, a class that is rare in this batch would get too much weight."""
 
     def __init__(self) -> None:
         self._notes = torch.zeros(len(INSTRUMENT_HEADS))
 
     def updated(self, notes: Tensor) -> Tensor:
-        """Add a batch's number of notes of each class, [classes]. Return shares, [classes]."""
+        """Add a batch's note counts, [classes], and return the new shares, [classes]."""
         self._notes = 0.99 * self._notes.to(notes) + notes
         return self._notes / self._notes.sum().clamp(min=1)
 
@@ -49,28 +49,27 @@ def heads_loss(
     weights: HeadWeights,
     shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the weighted cross-entropy of all heads, and its parts. The losses of frame, onset and
-    offset are summed over pitches and averaged over frames. Those of velocity and instrument are
-    averaged over onsets, and that of the pedal over frames.
+    """Return the weighted sum of the heads' cross-entropies, and each cross-entropy by head. For
+    frame, onset and offset, it is summed over pitches and averaged over frames. For velocity and
+    instrument, it is averaged over onsets. For the pedal, it is averaged over frames.
 
     Args:
         logits: (batch, heads, FRAMES, PITCHES), in the order of ``heads``.
         frames: the frames to use.
         pitches: the pitches to use.
-        shares: shares of the instrument classes, to which this batch is added.
+        shares: shares of the instrument classes. The function adds this batch to them.
     """
     cells = (slice(None), frames, pitches)
     rows = logits[:, :, frames, pitches]
-    classes = [head for head in heads if head in INSTRUMENT_HEADS]  # they come last
+    classes = [head for head in heads if head in INSTRUMENT_HEADS]  # instrument heads come last
     rows, instrument_rows = rows.split([len(heads) - len(classes), len(classes)], dim=1)
     onsets = labels.onset[cells]
-    is_labelled = 1 - labels.frame_unknown[cells], 1 - labels.onset_unknown[cells]
     parts: dict[str, Tensor] = {}
     for head, values in zip(heads, rows.float().unbind(1), strict=False):
         match head:
             case "frame" | "offset" | "onset":
-                losses = _entropy(values, getattr(labels, head)[cells])
-                losses = losses * is_labelled[head == "onset"]
+                unknown = labels.onset_unknown if head == "onset" else labels.frame_unknown
+                losses = _entropy(values, getattr(labels, head)[cells]) * (1 - unknown[cells])
                 parts[head] = losses.sum() / (losses.shape[0] * losses.shape[1])
             case "velocity":
                 velocity = labels.velocity[cells]
@@ -93,10 +92,11 @@ def heads_loss(
 def _instrument_loss(
     logits: Tensor, labels: Targets[Tensor], cells: tuple[slice, slice, slice], shares: ClassShares
 ) -> Tensor:
-    """Return the cross-entropy of the classes, summed over classes and averaged over onsets. It is
-    binary for each class, because several instruments may play a note. The weight of a note is the
-    inverse square root of its class's share. Without weights the heads would only learn to predict
-    a piano, which plays most notes. logits: (batch, classes, frames, pitches)."""
+    """Return the binary cross-entropies of the classes, summed over classes and averaged over
+    onsets. Each class has its own probability, because several instruments may play the same note.
+    A note's weight is the inverse square root of its class's share. Without weights, the heads
+    would learn to predict only the most frequent class, piano. logits: (batch, classes,
+    frames, pitches)."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
@@ -112,25 +112,25 @@ def _entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 DISTILLED_HEADS = ("frame", "onset", "velocity", "offset")
-"""Heads that learn from the teacher. Instrument classes and the pedal learn from labels only."""
+"""Heads whose labels ``Teacher.mixed`` mixes with predictions. Other heads keep their labels."""
 
 
 @validated_dataclass()
 class DistillationConfig:
     """The teacher and the weight of its predictions."""
 
-    teacher: str = ""  # A shipped name or a .safetensors file; empty: train on the labels only
+    teacher: str = ""  # Name of shipped weights, or a .safetensors file; empty: only labels
     share: Fraction = 0.7
     """Share of the teacher's probabilities in the targets, 0 to 1; the rest are labels."""
 
 
-MIN_ONSET = 0.3  # minimum onset probability of a predicted note that gets an instrument
+MIN_ONSET = 0.3  # onset probability above which a predicted note gets an instrument
 
 
 class Teacher:
-    """A larger network whose predictions become targets of a smaller one. Predictions contain more
-    information than labels, such as the uncertainty of a note (Hinton et al., 2015). Cross-entropy
-    is linear in its target, so the loss of mixed targets is the mixture of both losses."""
+    """A larger network whose predictions become targets of a smaller network. Predictions contain
+    more information than labels, such as how uncertain a note is (Hinton et al., 2015). Targets are
+    mixed instead of losses. The result is the same, as cross-entropy is linear in its target."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
         """Load the teacher. Raises WeightsError if the weights do not exist, and ValueError if the
@@ -142,7 +142,7 @@ class Teacher:
         if teacher.context > student.context or teacher.sample_rate != student.sample_rate:
             name = config.teacher
             raise ValueError(
-                f"teacher {name} needs more context than {student.name}, or another rate"
+                f"teacher {name} needs more context than {student.name}, or another sample rate"
             )
         self._samples = teacher.context + WINDOW
 
@@ -154,17 +154,17 @@ class Teacher:
             for name in DISTILLED_HEADS
             if name in rows
         }
-        if "velocity" in targets:  # 0 where no note starts or its velocity is unknown
+        if "velocity" in targets:  # 0 where no note starts or the velocity is unknown
             targets["velocity"] *= labels.velocity > 0
         return labels._replace(**targets)
 
     def replaced(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
-        """Replace all labels of windows, (batch, samples), by the teacher's predictions. The
-        instrument of a note is the likeliest one at its onset."""
+        """Replace all labels of windows, (batch, samples), by the teacher's predictions. A note
+        gets the most probable instrument at its onset."""
         rows = self._predictions(audio)
         new = {name: rows[name] for name in DISTILLED_HEADS if name in rows}
         if "pedal" in rows:
-            new["pedal"] = rows["pedal"].amax(dim=2)  # the same at all pitches in range
+            new["pedal"] = rows["pedal"].amax(dim=2)  # equal at all pitches of the piano
         classes = [rows[head] for head in INSTRUMENT_HEADS if head in rows]
         if classes:
             best = torch.stack(classes).argmax(dim=0).float() + 1

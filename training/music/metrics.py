@@ -1,4 +1,4 @@
-"""Metrics of a transcription, by frame and by note."""
+"""Metrics of transcriptions for frames and for notes."""
 
 from collections.abc import Sized
 
@@ -15,19 +15,19 @@ from training.music.notes import Notes, notes_of_rows
 
 FIGURES = ("frame_ap", "frame_f1", "onset_f1", "onset_offset_f1")
 VELOCITY_FIGURE = "onset_velocity_f1"  # only if the labels have velocities
-INSTRUMENT_FIGURE = "instrument_accuracy"  # for labels and networks with instruments
+INSTRUMENT_FIGURE = "instrument_accuracy"  # only if labels and network have instruments
 DELAY_FIGURES = ("note_on_delay_ms_p50", "note_on_delay_ms_p95")
-"""Figures of transcriptions that record how much audio each note_on needed."""
-_DELAY = "time from the labelled onset to the newest sample of the recording that note_on needed: "
+"""Delays of the note_on events. Only transcriptions with ``needed_s`` have these figures."""
+_DELAY = "time from the labelled onset to the newest sample processed before the note_on: "
 DEFINITIONS = {
-    "frame_ap": "average precision of the frame probabilities, pooled over all frames x 128 notes",
-    "frame_f1": "F1 of the frames that the tracked notes cover (not of thresholded probabilities)",
+    "frame_ap": "average precision of the frame probabilities, pooled over all frames and pitches",
+    "frame_f1": "F1 of the frames that the detected notes cover (not of thresholded probabilities)",
     "onset_f1": "F1 of notes with the same pitch and an onset within 50 ms (mir_eval)",
-    "onset_offset_f1": "as onset_f1, and the offset within 50 ms or 20 % of the note's length",
-    VELOCITY_FIGURE: "as onset_f1, and the scaled velocity within 10 % (mir_eval)",
-    INSTRUMENT_FIGURE: "share of notes matched by pitch and onset with the right instrument",
-    DELAY_FIGURES[0]: f"{_DELAY}median of the matched notes",
-    DELAY_FIGURES[1]: f"{_DELAY}95th percentile of the matched notes",
+    "onset_offset_f1": "like onset_f1, and offsets match within 50 ms or 20 % of the duration",
+    VELOCITY_FIGURE: "like onset_f1, and scaled velocities match within 10 % (mir_eval)",
+    INSTRUMENT_FIGURE: "fraction of correct instruments among the notes matched by pitch and onset",
+    DELAY_FIGURES[0]: f"{_DELAY}median over the matched notes",
+    DELAY_FIGURES[1]: f"{_DELAY}95th percentile over the matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
 UNKNOWN_VELOCITY = 64  # MIDI velocity of notes whose labels have no velocity
@@ -44,15 +44,15 @@ def estimated_notes(notes: list[Note]) -> Notes:
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
-    """Return the average precision, pooled over all frames and notes, as in the paper. Both
-    arguments have the shape (frames, PITCHES). NaN if no note sounds."""
+    """Return the average precision, pooled over all elements, as in the paper. Returns NaN if no
+    note sounds. ``roll`` has the shape of ``probabilities`` and is true where a note sounds."""
     if not roll.any():
         return float("nan")
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))
 
 
 def velocity_f1(reference: Notes, estimated: Notes) -> float:
-    """Return mir_eval's F1 of notes with velocities, without offsets."""
+    """Return mir_eval's F1 of notes that match by pitch, onset and velocity."""
     if not len(reference) or not len(estimated):  # mir_eval would warn
         return 0.0
     notes = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
@@ -69,7 +69,7 @@ def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, f
 
     Args:
         matched: see ``matched_onsets``.
-        needed_s: seconds of the recording that the note_on of each estimated note needed.
+        needed_s: seconds of audio that were processed before the note_on of each estimated note.
     """
     if not len(matched):
         return {}
@@ -78,8 +78,8 @@ def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, f
 
 
 def matched_onsets(reference: Notes, estimated: Notes, offsets: bool = False) -> I64:
-    """Return pairs, [n, 2], of the indexes of a reference note and an estimated note that match by
-    pitch and onset, and also by offset if ``offsets`` is true."""
+    """Match notes by pitch and onset, and also by offset if ``offsets`` is true. Return the pairs,
+    [n, 2], of indexes of a reference note and an estimated note."""
     if not len(reference) or not len(estimated):
         return np.zeros((0, 2), np.int64)
     pairs = mir_eval.transcription.match_notes(
@@ -96,9 +96,9 @@ def _mir(notes: Notes) -> tuple[NDArray, NDArray]:
 
 
 def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
-    """Return the number of matched notes for each labelled instrument (rows) and predicted
-    instrument (columns), [classes, classes]. Notes with an unknown instrument are ignored. matched:
-    see ``matched_onsets``."""
+    """Return the number of matched notes, [classes, classes], for each labelled instrument (rows)
+    and predicted instrument (columns). Ignores pairs in which either instrument is unknown.
+    ``matched``: see ``matched_onsets``."""
     out = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
     played, predicted = reference.instrument[matched[:, 0]], estimated.instrument[matched[:, 1]]
     known = (played != UNKNOWN) & (predicted != UNKNOWN)
@@ -109,9 +109,9 @@ def confusion(reference: Notes, estimated: Notes, matched: I64) -> I64:
 def recording_metrics(
     reference: Notes, estimated: Notes, matched: I64, probabilities: NDArray, frame_s: float
 ) -> dict[str, float]:
-    """Return the FIGURES of a recording. frame_ap is omitted if the recording has no notes. Adds
-    VELOCITY_FIGURE if the labels have velocities, and INSTRUMENT_FIGURE if labels and matched notes
-    have instruments.
+    """Return the FIGURES of a recording, without frame_ap if no labelled note sounds. Adds
+    VELOCITY_FIGURE if the labels have velocities, and INSTRUMENT_FIGURE if both instruments of a
+    matched pair are known.
 
     Args:
         matched: see ``matched_onsets``.
@@ -126,7 +126,7 @@ def recording_metrics(
         "onset_f1": _f1(matched, reference, estimated),
         "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
     }
-    if len(np.unique(reference.velocity)) > 1:  # labels without velocities have a constant one
+    if len(np.unique(reference.velocity)) > 1:  # equal if the labels have no velocities
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)
     counts = confusion(reference, estimated, matched)
     if counts.any():

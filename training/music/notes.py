@@ -15,7 +15,7 @@ from model.instruments import UNKNOWN
 from training.arrays import F32, F64, I64, Bools
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits that mark the labels of a pitch as uncertain for a span of time."""
+"""Bits of an uncertain region: the frames and offsets, or the onsets, of a pitch are uncertain."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class Notes:
     offset: F64  # end of the sound
     pitch: NDArray[np.int16]
     velocity: F32  # 1 to 127; 0 if unknown
-    part: NDArray[np.int16]  # index into the piece's programs
+    part: NDArray[
+        np.int16
+    ]  # index of the part in ``Piece.programs``, or of its voice in ``render``
     released: F64  # release of the key; a pedal may hold the sound longer
     instrument: NDArray[np.int8]  # class number (``model.config.INSTRUMENTS``) or UNKNOWN
 
@@ -43,22 +45,22 @@ class Notes:
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
 
     def ending(self, offset: F64) -> Notes:
-        """Return the notes with sounds that end at ``offset``. Keys are released as before, but not
-        later than the offset."""
+        """Return the notes with sounds that end at ``offset``. Keys are released as before, but at
+        the latest at ``offset``."""
         return self.moved(offset=offset, released=np.minimum(self.released, offset))
 
     def played_by(self, number: int) -> Notes:
-        """Return the notes with an instrument of this class."""
+        """Return the notes with the instrument class ``number``."""
         return self.moved(instrument=np.full(len(self), number, np.int8))
 
     def shifted(self, seconds: float) -> Notes:
-        """Return the notes moved later; no note starts before 0."""
+        """Return the notes moved by ``seconds``, which may be negative. No note starts before 0."""
         onset = np.maximum(0, self.onset + seconds)
         return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
 
     def roll(self, frames: int, frame_s: float) -> Bools:
-        """Return a piano roll, (frames, PITCHES), that is true in frame f, at time f * frame_s, if
-        onset <= time < offset."""
+        """Return a piano roll, (frames, PITCHES). Frame f is true for the pitches of notes with
+        onset <= f * frame_s < offset."""
         out = np.zeros((frames, PITCHES), dtype=bool)
         start, stop = (np.ceil(t / frame_s - 1e-9).astype(int) for t in (self.onset, self.offset))
         for begin, end, pitch in zip(start, stop, self.pitch, strict=True):
@@ -74,7 +76,8 @@ def notes_of(
     part: ArrayLike = 0,
     instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
-    """Build notes from numbers of any type. Scalars apply to all notes."""
+    """Build notes from numbers of any type. Scalars apply to all notes. Keys are released at the
+    offsets."""
     begin = np.asarray(onset, np.float64)
     end = np.asarray(offset, np.float64)
     return Notes(
@@ -103,7 +106,7 @@ def joined(groups: Sequence[Notes]) -> Notes:
 
 
 def merged(intervals: F64) -> F64:
-    """Sort intervals, [n, 2], and merge those that overlap."""
+    """Sort intervals, [n, 2], and merge intervals that overlap or touch."""
     if len(intervals) < 2:
         return intervals
     intervals = intervals[np.argsort(intervals[:, 0], kind="stable")]
@@ -114,7 +117,7 @@ def merged(intervals: F64) -> F64:
 
 
 def with_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend each offset that falls into a pedal press, [presses, 2], to its release."""
+    """Extend each offset that falls into a pedal press to the end of the press. pedal: [n, 2]."""
     if not len(pedal) or not len(notes):
         return notes
     pedal = merged(pedal)

@@ -1,17 +1,18 @@
-"""Real recordings as training data: with scores, with labels of their notes, and phrases.
+"""Loads real recordings for training. They have a score, labelled notes or a labelled instrument.
 
-A folder contains ``index.json``, a list of entries with ``id``, ``audio``, ``split`` ("train" or
-"validation"), ``instruments`` ("solo piano ...") and one of these:
+The file ``index.json`` of the recordings' folder is a list of entries. An entry has ``id``,
+``audio``, ``split`` ("train" or "validation"), ``instruments`` ("solo piano ...") and one of these:
 
-- ``score``: a MIDI file, which the shipped weights align with the recording once, and ``ornaments``
-  (true if the performer adds notes). ``ornaments/ID.tsv`` lists the score times of ornament signs
-  that the score does not write out. The loss masks everything that the score does not determine.
-- ``labels``: tables of notes (``recordings.read_table``) and ``label_kind``. The loss masks the
-  edges of notes unless ``label_kind`` is "exact".
+- ``score``: a MIDI file, and optionally ``ornaments`` (true if the performer adds notes). The
+  shipped weights align the score with the recording. ``ornaments/ID.tsv`` lists the score times of
+  ornament signs that the score does not write out. The loss masks labels that the score does not
+  determine.
+- ``labels``: a list with a table of notes (``recordings.read_table``), and ``label_kind``. The loss
+  masks the edges of notes unless ``label_kind`` is "exact".
 
-Phrases are clips listed in ``phrases.json``, in the folder of the note bank, with ``file``,
-``class`` and ``upstream_split``. Only their instrument is labelled. The shipped weights detect
-their onsets, and the loss masks everything else.
+Phrases are clips with a labelled instrument but no labelled notes. The file ``phrases.json`` in the
+folder of the note bank lists their ``file``, ``class`` and ``upstream_split``. The shipped weights
+detect their onsets. The loss uses only the instrument at these onsets.
 """
 
 import hashlib
@@ -38,10 +39,10 @@ from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
 
-MODEL = "live"  # our own weights, so no other system's output is used in training
+MODEL = "live"  # our own weights, so that training uses no output of other systems
 ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # versions of the cached files
 CLASSES = {"guitar": "plucked", "voice": "voice"}
-"""Instrument class of a labelled soloist, by a word in the entry's ``instruments``."""
+"""Instrument class of a labelled soloist, by a word that the entry's ``instruments`` contains."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class RealRecording:
         self, begin: int, length: int, speed: float = 1.0, semitones: int = 0
     ) -> tuple[F32, Notes, F64]:
         """Return ``length`` samples, -1..1, from sample ``begin``, with their notes and uncertain
-        regions. The times and pitches of both are those of playback at ``speed``, ``semitones``
-        higher. Times count from sample ``begin``."""
+        regions. Their times count from ``begin``, as if the audio were played at ``speed``. Their
+        pitches are ``semitones`` higher. The samples themselves are not changed."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
         audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
         notes, uncertain = self.notes, self.unknown.copy()
@@ -104,7 +105,7 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
     key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
     folder = cache / f"scored-{entry['id']}-{key.hexdigest()[:12]}"
     aligned = Aligned(**stored_arrays(folder / "labels.npz", compute_alignment))
-    # The class of a soloist; unknown for several performers or other instruments.
+    # The class of a soloist. It is unknown for several performers and for other instruments.
     words = str(entry.get("instruments", "")).lower()
     solo = (n for n, name in enumerate(INSTRUMENTS) if words.startswith(f"solo {name}"))
     signs, signs_s = root / "ornaments" / f"{entry['id']}.tsv", np.zeros(0)
@@ -116,8 +117,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
 
 
 def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
-    """Load the labelled recordings of a split, in index order, by the instrument class of their
-    soloist. Raises ValueError or OSError for files that cannot be read."""
+    """Load the labelled recordings of a split, in index order, by instrument class of the soloist.
+    The class is empty if unknown. Raises ValueError or OSError for files that cannot be read."""
     by_class: dict[str, list[RealRecording]] = {}
     for name, entry in _labelled_entries(root, split):
         by_class.setdefault(name, []).append(_labelled(root, cache, entry, name))
@@ -125,14 +126,14 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRec
 
 
 def singing_files(root: Path, split: str) -> list[Path]:
-    """Return the audio files of the labelled voices of a split."""
+    """Return the audio files of a split's recordings of labelled voices."""
     entries = _labelled_entries(root, split)
     return [root / entry["audio"] for name, entry in entries if name == "voice"]
 
 
 def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the instrument class of the soloist, empty if it is not one of CLASSES, and the entry
-    of each labelled recording."""
+    """Yield for each labelled recording its soloist's instrument class and its entry. The class is
+    empty if it is not one of CLASSES."""
     for entry in _entries(root, split):
         if entry.get("label_kind"):
             words = entry["instruments"].lower()
@@ -140,7 +141,8 @@ def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, A
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
-    """Load the recordings of ``singing.json`` that have phone labels; none if it is missing."""
+    """Load the recordings of ``singing.json`` whose notes were derived from labelled phones. Return
+    none if the file is missing."""
     index = folder / "singing.json"
     files = json.loads(index.read_bytes())["files"] if index.exists() else []
     entries = [
@@ -162,8 +164,8 @@ def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -
 
 
 def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
-    """Load the clips of the training split; none if the index is missing. Raises ValueError or
-    OSError for files that cannot be read."""
+    """Load the phrases of the training split. Return none if ``phrases.json`` is missing. Raises
+    ValueError or OSError for files that cannot be read."""
     index = root / "phrases.json"
     if not index.exists():
         return []
@@ -196,17 +198,18 @@ def _onsets(engine: LocalEngine, audio: NDArray[np.int16]) -> F64:
 
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN
-ALL_PITCHES = -1
+ALL_PITCHES = -1  # pitch of an uncertain region that covers all pitches
 DOUBT = 0.25  # confidence below which the loss masks a note
 NEAR_S = 0.1  # time masked on either side of an uncertain onset
-HELD = 0.6  # fraction of the written duration for which a key is certainly held
+HELD = 0.6  # fraction of the written duration for which the key is assumed to be held
 RINGING_RELEASE_S = 4.0  # replaces RELEASE_S if the pedal is often down
-RINGING = 0.12  # mean frame probability RELEASE_S after written offsets that shows a pedal
+RINGING = 0.12  # value of ``Aligned.ringing`` from which the pedal is assumed to be often down
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
-"""Onset probabilities from which an onset outside the score may have been played. Nearly all false
-notes are below the first, and most are below the second, for performers who add notes."""
-SUPPORT = 0.6  # fraction of nearby notes that must be detected, else the alignment is wrong
-SUPPORT_S = 1.5  # distance in time within which notes are nearby
+"""Onset probabilities from which an onset that is not in the score may have been played. The second
+is for performers who add notes. Nearly all false onsets are below the first, most below the second.
+"""
+SUPPORT = 0.6  # fraction of detected notes within SUPPORT_S below which an alignment is wrong
+SUPPORT_S = 1.5
 EDGE_S = 0.06  # time masked on either side of an inexact onset or offset, 1.5 times its error
 
 
@@ -217,7 +220,7 @@ def rows(begin_s: F64, end_s: F64 | float, pitch: NDArray | int, bits: int) -> F
 
 
 def edges(notes: Notes) -> F64:
-    """Return the uncertain regions of inexact labels: the edges of notes."""
+    """Return the uncertain regions of inexact labels, which surround onsets and offsets."""
     parts = []
     for step in (-1, 0, 1):  # singers slide into notes
         pitch = np.clip(notes.pitch + step, 0, PITCHES - 1)
@@ -227,7 +230,7 @@ def edges(notes: Notes) -> F64:
 
 
 def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
-    """Return the regions that a score does not determine.
+    """Return the regions in which the score does not determine the labels.
 
     Args:
         signs_s: score times of ornament signs that the score does not write out, [k].
@@ -238,7 +241,7 @@ def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
     at_s, pitch, _ = aligned.unwritten[aligned.unwritten[:, 2] >= threshold].T
     notes = aligned.notes
     doubtful = notes.where(aligned.confidence < DOUBT)
-    # From the earliest key release until the sound has decayed or the pitch has a re-onset.
+    # A release lasts from its earliest time until the sound has decayed or the pitch starts again.
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     release_start_s = notes.onset + HELD * (notes.offset - notes.onset)
     release_end_s = np.minimum(notes.offset + release_s, again_s)
@@ -257,8 +260,8 @@ def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
 
 
 def _ornament(notes: Notes, at_s: float, release_s: float) -> F64:
-    """Return the uncertain regions of one ornament sign: pitches within two semitones of the notes
-    at the sign, for the duration of these notes."""
+    """Return the uncertain regions of an ornament sign. They cover the pitches within two semitones
+    of the notes at the sign, from 2 NEAR_S before these notes to the end of their release."""
     notes = notes.where(np.abs(notes.onset - at_s) < NEAR_S)
     steps = np.arange(-2, 3)
     pitch = np.clip(notes.pitch[:, None] + steps, 0, PITCHES - 1).ravel()

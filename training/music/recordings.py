@@ -5,9 +5,9 @@ stems of their file names. Labels have one of these forms:
 
 - MIDI files. A sustain pedal acts on the notes of its own track.
 - TSV or CSV tables of onset and offset in seconds, pitch, velocity and program.
-- Alignments as in the Bach Violin Dataset: each row of ``alignments/STEM.csv`` has the start and
-  end in seconds of the note in the same row of ``notes/STEM.csv``, relative to the start in
-  ``info.csv`` next to the two folders, which may have sub-folders.
+- Alignments as in the Bach Violin Dataset. Each row of ``alignments/STEM.csv`` has the start and
+  end, in seconds, of the note in the same row of ``notes/STEM.csv``. These times are relative to
+  the start in ``info.csv``, next to the two folders. The folders may have sub-folders.
 """
 
 import csv
@@ -42,7 +42,7 @@ class LabelError(ValueError):
 def read_table(path: Path) -> Notes:
     """Read a TSV or CSV file with columns onset and offset (seconds), pitch (MIDI number) and
     optionally velocity and program (General MIDI, 0 to 127). The first line may be a header or a
-    comment. Raises LabelError with the number of the line that is not a note."""
+    comment. Raises LabelError for a line that is not a note, or an unreadable file."""
     notes = []
     for number, cells in enumerate(_read_rows(path), start=1):
         if not "".join(cells).strip() or (number == 1 and HEADER.match(cells[0])):
@@ -56,14 +56,14 @@ def read_table(path: Path) -> Notes:
             if not (has_times and 0 <= pitch < 128 and 0 <= velocity < 128 and has_program):
                 raise ValueError
         except ValueError:
-            expected = "not onset, offset, pitch, velocity, program"
-            raise LabelError(f"{path}:{number}: {expected}: {cells}") from None
+            expected = "expected onset, offset, pitch, velocity, program"
+            raise LabelError(f"{path}:{number}: {expected}; got {cells}") from None
         notes.append((onset, offset, pitch, velocity, class_of(int(program))))
     return notes_of_rows(np.array(notes).reshape(-1, 5))
 
 
 def _read_rows(path: Path) -> list[list[str]]:
-    """Return the cells of all lines, split at tabs if the file has any, else at commas."""
+    """Return the cells of all lines. Splits lines at tabs if the file has any, else at commas."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         return list(csv.reader(text.splitlines(), delimiter="\t" if "\t" in text else ","))
@@ -72,8 +72,8 @@ def _read_rows(path: Path) -> list[list[str]]:
 
 
 def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
-    """Return program, notes and presses of the sustain pedal, [n, 2] in seconds, of each track
-    except drums. Raises RuntimeError or ValueError for a corrupt file."""
+    """Return for each track, except drums, its program, its notes and its presses of the sustain
+    pedal, [n, 2] in seconds. Raises RuntimeError or ValueError for a corrupt file."""
     score: Any = symusic.Score.from_midi(midi, ttype="second")
     tracks = []
     for track in score.tracks:
@@ -86,14 +86,15 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
 
 
 def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
-    """Return start and end in seconds."""
+    """Return the start and end, in seconds, of each note or pedal press of a track."""
     begin = columns["time"].astype(np.float64)
     return begin, begin + columns["duration"]
 
 
 def read_midi(path: Path) -> Notes:
-    """Read the notes of a MIDI file, except drums. The sustain pedal extends them. They have
-    instruments if any program of the file is not 0. Raises LabelError."""
+    """Read the notes of a MIDI file, except drums. The sustain pedal extends a note, but not beyond
+    the next note of its pitch. If all programs are 0, instruments are unknown, because files
+    without program changes also look like this. Raises LabelError for an unreadable file."""
     try:
         tracks = midi_tracks(path.read_bytes())
     except (OSError, RuntimeError, ValueError) as error:
@@ -111,11 +112,13 @@ def read_midi(path: Path) -> Notes:
 
 def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
     """Read the notes of a score with the times of its alignment, which are relative to the start in
-    ``info``."""
-    aligned, written, starts = (
-        [dict(zip(head, cells, strict=False)) for cells in rows if cells]
-        for head, *rows in (_read_rows(path) or [[]] for path in (alignment, notes, info))
-    )
+    ``info``. Raises LabelError."""
+
+    def read(path: Path) -> list[dict[str, str]]:
+        head, *rows = _read_rows(path) or [[]]
+        return [dict(zip(head, cells, strict=False)) for cells in rows if cells]
+
+    aligned, written, starts = read(alignment), read(notes), read(info)
     begin = {row.get("filename"): row.get("start", "") for row in starts}
     try:
         hours, minutes, seconds = map(int, begin[alignment.stem].split(":"))
@@ -153,13 +156,13 @@ class Collection:
 
     name: str
     recordings: list[Recording]  # recordings with readable labels, sorted by name
-    failures: dict[str, str]  # by name, the errors of recordings whose labels cannot be read
+    failures: dict[str, str]  # error message of each recording that cannot be read, by name
     unlabelled: list[Path] = field(default_factory=list)  # audio without labels
 
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or no audio with labels. suffixes: those of audio."""
+    LabelError if the folder has no audio, or no audio with labels. suffixes: suffixes of audio."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -188,7 +191,7 @@ def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
 
 
 def _read_labels(paths: list[Path], folder: Path) -> Notes:
-    """Read the notes of one recording from one label file, or from an alignment and its notes."""
+    """Read the notes of a recording from its label file, or from its alignment and score."""
     by_folder = {
         parent.name: (path, parent)
         for path in paths
@@ -204,7 +207,8 @@ def _read_labels(paths: list[Path], folder: Path) -> Notes:
 
 
 def read_audio(path: Path) -> tuple[F32, int]:
-    """Read a file as mono samples, [n]. Return them and their rate in Hz. Raises AudioError."""
+    """Return the samples of a file, [n], with channels averaged, and their rate in Hz. Raises
+    AudioError."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
@@ -213,7 +217,7 @@ def read_audio(path: Path) -> tuple[F32, int]:
 
 
 def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the arrays of a cache file. If it does not exist, compute and write them first."""
+    """Return the arrays of a cache file. If the file is missing, compute and write them first."""
     if not path.exists():
         replace_file(path, partial(np.savez, **compute()))
     with np.load(path) as stored:
@@ -221,8 +225,8 @@ def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[
 
 
 def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
-    """Return the samples of an audio file at the model's rate, memory-mapped from the cache, so
-    that workers share them."""
+    """Return the samples of an audio file at SAMPLE_RATE, with channels averaged. They are
+    memory-mapped from the cache, so that worker processes share them."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     cached = cache / f"audio-{path.stem}-{digest}.npy"
     if not cached.exists():

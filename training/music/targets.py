@@ -1,7 +1,7 @@
 """Training targets of each frame, computed from notes.
 
 Frame i of a segment that starts at sample s describes sample ``s + HOP * (i + 1)``. Values are
-stored as bytes because batches are sent between processes.
+stored as bytes, so that worker processes can send batches cheaply.
 """
 
 from typing import Generic, NamedTuple, TypeVar
@@ -24,17 +24,17 @@ T = TypeVar("T", NDArray[np.uint8], Tensor, int)
 
 
 class Targets(NamedTuple, Generic[T]):
-    """Targets of some frames, [frames, PITCHES] except ``pedal``. In a batch, the first axis is the
-    windows. Arrays are uint8. Tensors for a loss are floats, divided by SCALES."""
+    """Targets of consecutive frames, [frames, PITCHES] except for ``pedal``. In a batch, they have
+    a first axis for windows. Arrays are uint8. Tensors are float32, after division by SCALES."""
 
-    frame: T  # 1 where onset <= t < offset
+    frame: T  # 1 where a note sounds, i.e. onset <= t < offset at the time t of the frame
     onset: T
     """ONSET_SCALE times ``max(0, 1 - |t - onset| / (ONSET_HOPS hops))``, the maximum over the notes
     of a pitch."""
     velocity: T
     """MIDI velocity of the nearest note; 0 where ``onset`` is 0 or the velocity is unknown."""
     offset: T  # like ``onset``, but around the offsets of notes
-    instrument: T  # 1 + class number of the nearest note; 0 under the conditions of ``velocity``
+    instrument: T  # 1 + class number of the nearest note; 0 where ``onset`` is 0 or it is unknown
     pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN
     frame_unknown: T  # 1 where ``frame`` and ``offset`` are uncertain
     onset_unknown: T  # 1 where ``onset`` is uncertain
@@ -52,13 +52,14 @@ def segment_labels(
     pedal: F64 | None = None,
     unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
-    """Return the targets of a segment. ``pedal`` and ``unknown``: see ``render.Rendered``."""
+    """Return the targets of ``frames`` frames of a segment that starts at ``start_sample``. For
+    ``pedal`` and ``unknown`` see ``render.Rendered``."""
 
     def position(seconds: F64) -> F64:  # in frames
         return seconds * (sample_rate / HOP) - (start_sample / HOP + 1)
 
     def span(begin_s: float, end_s: float) -> slice:
-        # The tolerance is for notes exactly on a frame, whose times in seconds are rounded.
+        # Times in seconds are rounded, so notes that start exactly on a frame need a tolerance.
         within = np.clip(np.ceil(position(np.array([begin_s, end_s])) - 1e-6), 0, frames)
         return slice(*within.astype(int))
 
@@ -68,7 +69,7 @@ def segment_labels(
         frame[span(begin_s, end_s), at] = 1
     onset, note = _triangles(position(notes.onset), pitch, frames)
     offset, _ = _triangles(position(notes.offset), pitch, frames)
-    # The last element, 0, is for cells without a note.
+    # Cells without a note have the index -1, i.e. the last element, which is 0.
     velocity = np.append(np.clip(np.rint(notes.velocity), 0, VELOCITY_SCALE), 0).astype(np.uint8)
     instrument = np.append(notes.instrument + 1, 0).astype(np.uint8)
     depth = np.full(frames, PEDAL_UNKNOWN if pedal is None else 0, np.uint8)
@@ -87,8 +88,8 @@ def segment_labels(
 def _triangles(
     moment: F64, pitch: NDArray[np.intp], frames: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """Return triangles around moments, which are in frames, and for each cell the index of the
-    nearest moment, or -1. Both are [frames, PITCHES]."""
+    """Return triangular targets around each ``moment``, [n], which is in frames. Also return for
+    each cell the index of the nearest moment, or -1. Both arrays are [frames, PITCHES]."""
     near = np.floor(moment).astype(np.intp)
     height = np.zeros((frames, PITCHES), np.float64)
     nearest = np.full((frames, PITCHES), -1, np.intp)

@@ -1,4 +1,4 @@
-"""Transcribes arrays with the stream of the service, and returns notes and probabilities."""
+"""Transcribes arrays with the service's stream. Returns notes and probabilities."""
 
 from typing import NamedTuple
 
@@ -16,14 +16,14 @@ class ArrayTranscription(NamedTuple):
     """Notes, the probabilities from which they were decoded, and pedal presses."""
 
     notes: list[Note]
-    heads: tuple[str, ...]
+    heads: tuple[str, ...]  # names of the rows of ``probabilities``
     probabilities: NDArray[np.float32]  # [heads, frames, 128]
     pedal: list[PedalPress]
-    needed_s: NDArray[np.float64]  # [notes], seconds of audio after which each note_on was decided
+    needed_s: NDArray[np.float64]  # [notes], seconds of audio processed before each note_on
 
     @property
     def frame_probabilities(self) -> NDArray[np.float32]:
-        """Probability that a note sounds, [frames, 128]."""
+        """Probability that each pitch sounds, [frames, 128]."""
         return self.probabilities[self.heads.index("frame")]
 
 
@@ -37,12 +37,12 @@ def transcribe_array(
     not finite, ProtocolError for a rate out of range and EngineError if the model fails."""
     heads = engine.config.outputs
     blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
-    needed_s: dict[int, float] = {}  # by note
+    needed_s: dict[int, float] = {}  # by note ID
     segments = SegmentPipeline(
         engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
-        # Copied, because a block is a view of its complete window.
+        # A block is a view. Without the copy, its complete window would stay in memory.
         on_frames=lambda _, probabilities: blocks.append(probabilities.copy()),
     )
     stream = segments.stream

@@ -1,1 +1,1 @@
-"""The MusicNet archive: its files, windows of its recordings, and the paper's objective."""
+"""Files and windows of the MusicNet archive, and the paper's training objective."""

@@ -5,9 +5,9 @@
       train_labels/1727.csv   start_time,end_time,instrument,note,start_beat,end_beat,note_value
       test_data/  test_labels/
 
-Times of labels are in samples at 44.1 kHz. A note sounds from start_time until before end_time.
-File names are the numbers of recordings. The test folder is not the test set of the paper, which
-trains on most of these recordings.
+Label times are in samples at 44.1 kHz. A note sounds from start_time until just before end_time.
+Files are named by the numbers of recordings. The paper's test set is TEST. The paper trains on most
+other recordings of the test folder.
 """
 
 import csv
@@ -21,10 +21,10 @@ import soundfile
 
 from training.arrays import I64
 
-SOURCE_RATE = 44_100  # Hz; also the unit of the labels' times
+SOURCE_RATE = 44_100  # Hz, of the audio and of the label times
 COLUMNS = ("start_time", "end_time", "note")
 FOLDERS = (("train_data", "train_labels"), ("test_data", "test_labels"))
-SLACK = SOURCE_RATE // 10  # samples by which a label may exceed the audio; it is then truncated
+SLACK = SOURCE_RATE // 10  # maximum number of samples by which a label may exceed the audio
 
 Use = Literal["train", "validation", "test"]
 TEST = (2303, 2382, 1819)
@@ -46,7 +46,7 @@ class Source:
 
 def find(root: Path) -> dict[int, Source]:
     """Return all recordings of an archive, by number. Raises ArchiveError if there is no archive,
-    or audio and labels do not correspond."""
+    or if a recording lacks its audio or its labels."""
     base = root / "musicnet" if (root / "musicnet").is_dir() else root
     if not all((base / folder).is_dir() for folder in FOLDERS[0]):
         raise ArchiveError(
@@ -60,7 +60,7 @@ def find(root: Path) -> dict[int, Source]:
         if audio.keys() != tables.keys():
             unpaired = ", ".join(sorted(audio.keys() ^ tables.keys()))
             raise ArchiveError(
-                f"{base} is incomplete: {data} or {labels} lacks the files of {unpaired}"
+                f"{base} is incomplete: {data} or {labels} lacks the recordings {unpaired}"
             )
         sources |= {
             int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()
@@ -69,8 +69,8 @@ def find(root: Path) -> dict[int, Source]:
 
 
 def split(sources: dict[int, Source]) -> dict[Use, list[Source]]:
-    """Split recordings into the paper's validation set and test set, and a training set with all
-    others. Missing recordings are skipped. Raises ArchiveError if a set is empty."""
+    """Split recordings into the paper's validation and test sets, and a training set of all others.
+    Skips recordings of the paper's sets that are missing. Raises ArchiveError if a set is empty."""
     rest = sorted(sources.keys() - {*TEST, *VALIDATION})
     uses: dict[Use, Sequence[int]] = {"train": rest, "validation": VALIDATION, "test": TEST}
     sets = {use: [sources[n] for n in numbers if n in sources] for use, numbers in uses.items()}
@@ -83,8 +83,8 @@ def split(sources: dict[int, Source]) -> dict[Use, list[Source]]:
 
 def read_intervals(source: Source) -> I64:
     """Read the notes of a recording, (count, 3): start, end (exclusive) and MIDI note, sorted by
-    start, with times in samples at SOURCE_RATE. Raises ArchiveError for corrupt labels or audio,
-    and for labels beyond the audio."""
+    start. Times are in samples at SOURCE_RATE. Labels that exceed the audio by up to SLACK are
+    truncated. Raises ArchiveError for later labels, and for corrupt labels or audio."""
     path = source.labels
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -100,6 +100,7 @@ def read_intervals(source: Source) -> I64:
     if ((begin < 0) | (begin > end) | (note < 0) | (note > 127)).any():
         raise ArchiveError(f"{path} has labels with times or notes out of range")
     if (last := end.max(initial=0)) > length + SLACK:
-        raise ArchiveError(f"{path} does not belong to {source.audio}: {last} > {length} samples")
+        problem = f"a label ends at sample {last}, but the audio has {length}"
+        raise ArchiveError(f"{path} does not belong to {source.audio}: {problem}")
     np.minimum(intervals[:, :2], length, out=intervals[:, :2])
     return intervals[np.lexsort((intervals[:, 2], intervals[:, 0]))]

@@ -1,6 +1,6 @@
 """The objective of the paper's MusicNet network (appendix "MusicNet training details").
 
-The paper describes two terms: the middle of the window, and the positions at stride 128. The
+The paper describes two terms: the middle frame of the window, and all frames at stride 128. The
 authors' released code adds the other terms.
 """
 
@@ -17,11 +17,11 @@ OTHERS_SMOOTHING = 0.1  # label smoothing of the term `others`, in addition to `
 class FrameTerms:
     """Weights of the terms; 0 omits a term."""
 
-    middle: NotNegative = 1.0  # The middle frame, which is evaluated
+    middle: NotNegative = 1.0  # The middle frame, which is the evaluated frame
     regular: NotNegative = 2.0
-    """The mean over all frames at stride 128, including the middle. In the paper it increases the
-    average precision from 76.84 % to 78.02 %."""
-    others: NotNegative = 0.01  # All positions, with silence as the target (released code only)
+    """The mean over all frames at stride 128, including the middle frame. In the paper, this term
+    increases the average precision from 76.84 % to 78.02 %."""
+    others: NotNegative = 0.01  # All positions, with silence as target (released code only)
     calibration: NotNegative = 0.1
     """Scale and offset of each note in the middle frame, without gradients to the network (released
     code only)."""

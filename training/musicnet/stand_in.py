@@ -1,8 +1,8 @@
 """Writes a small synthetic archive in MusicNet's layout.
 
-``python -m training.musicnet.stand_in DIR`` writes recordings of random chords of decaying harmonic
-tones, with exact labels. With them, every command for the archive can be tried within minutes. The
-measured figures are meaningless for music.
+``python -m training.musicnet.stand_in DIR`` writes recordings of random chords with exact labels.
+Their tones are harmonic and decay. The recordings allow you to try every command for the archive
+within minutes. The resulting figures are meaningless for music.
 """
 
 import sys
@@ -19,13 +19,13 @@ from training.musicnet.layout import SOURCE_RATE, TEST, VALIDATION
 HEADER = "start_time,end_time,instrument,note,start_beat,end_beat,note_value"
 TRAIN = (1727, 1728, 1729, 1730)
 HARMONICS = 4
-DECAY_S = 0.5  # time in which a tone decays to 1/e of its amplitude
+DECAY_S = 0.5  # time in which the amplitude of a tone decays to 1/e
 
 Note = tuple[int, int, int]  # onset and offset in samples at SOURCE_RATE, MIDI note
 
 
 def random_notes(rng: Rng, seconds: float) -> list[Note]:
-    """Return chords of one to three notes, one chord every 0.25 s, that sound for 0.2 to 0.5 s."""
+    """Return a chord every 0.25 s. It has one to three notes and sounds for 0.2 to 0.5 s."""
     notes = []
     for onset_s in np.arange(0, seconds - 0.5, 0.25):
         pitches = rng.choice(np.arange(48, 84), rng.integers(1, 4), replace=False)
@@ -38,7 +38,7 @@ def random_notes(rng: Rng, seconds: float) -> list[Note]:
 def write_recording(
     root: Path, part: str, number: int, notes: Sequence[Note], seconds: float
 ) -> None:
-    """Write audio and labels of one recording. part: "train" or "test"."""
+    """Write the audio and labels of a recording. part: "train" or "test"."""
     time = np.arange(round(seconds * SOURCE_RATE)) / SOURCE_RATE
     audio = np.zeros_like(time)
     for onset, offset, pitch in notes:
@@ -58,7 +58,7 @@ def write_recording(
 
 
 def write_stand_in(root: Path, seconds: float) -> None:
-    """Write four training recordings, and all recordings of the paper's validation and test sets.
+    """Write four training recordings, and the recordings of the paper's validation and test sets.
     seconds: duration of each recording."""
     parts = [("train", number) for number in (*TRAIN, *VALIDATION)]
     for part, number in [*parts, *(("test", number) for number in TEST)]:

@@ -1,7 +1,7 @@
-"""Cuts recordings with labels into windows as in the released code.
+"""Cuts labelled recordings into windows, like the paper's released code.
 
 Window j of a recording starts at sample ``rate + j * stride``, because the first second is skipped.
-Frame i of a window describes sample HOP * (i + 1) of the window, at which a note sounds if
+Frame i of a window describes sample HOP * (i + 1) of the window. A note sounds in this frame if
 begin <= sample < end::
 
     recording  0 ........ rate ........ rate + stride ...
@@ -60,13 +60,15 @@ class Track:
     number: int
     audio: F32  # (samples,), memory-mapped
     intervals: I64
-    """(count, 3): begin, end (exclusive) and MIDI note, by begin, in samples of the audio."""
+    """(count, 3): begin, end (exclusive) and MIDI note, sorted by begin, in samples of audio."""
 
 
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
-    """Return the recordings at `rate` Hz, with channels averaged. Recordings that are not in the
-    cache are resampled first, with a progress bar. Raises ArchiveError for corrupt files."""
-    intervals = [read_intervals(source) for source in sources]  # raises before hours of resampling
+    """Return the recordings at ``rate`` Hz, with channels averaged. First resamples recordings that
+    are not in the cache, with a progress bar. Raises ArchiveError for corrupt files."""
+    intervals = [
+        read_intervals(source) for source in sources
+    ]  # before resampling, so that errors appear early
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
     for source, path in tqdm(new, f"resampling to {rate} Hz", unit=" recordings", disable=not new):
@@ -85,7 +87,7 @@ class Windows:
     """All windows of some recordings, numbered consecutively."""
 
     def __init__(self, tracks: Sequence[Track], rate: int, stride: int, context: int = 0) -> None:
-        """context: number of samples before each window to read as well. Raises ValueError if all
+        """context: number of samples to read before each window. Raises ValueError if all
         recordings are too short for a window."""
         self.tracks, self.rate, self.stride, self.context = tracks, rate, stride, context
         counts = [max(0, (len(t.audio) - rate - WINDOW) // stride + 1) for t in tracks]
@@ -114,8 +116,8 @@ class Windows:
 
 
 def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
-    """Return the notes in a window, including notes whose onset targets extend into it. Times are
-    in seconds from the start of the recording."""
+    """Return the notes in the window from sample ``begin``, and notes whose onset targets extend
+    into the window. Times are in seconds from the start of the recording."""
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
@@ -144,9 +146,9 @@ class Archive:
     def batches(
         self, batch_size: int, seed: int, step: int, readers: int
     ) -> Generator[Batch, None, None]:
-        """Return batches without end: windows that are drawn with replacement from the training
-        recordings, determined by seed and step. Threads read batches in advance, so that a slow
-        disk does not delay training."""
+        """Return an endless stream of batches. Windows are drawn with replacement from the training
+        recordings. A batch depends only on the seed and its step. ``readers`` threads read batches
+        in advance, so that a slow disk does not delay training."""
         windows = self.windows("train", TRAIN_STRIDE)
         logger.info("%d recordings, %d windows", len(windows.tracks), len(windows))
         ahead = 2 * max(1, readers)
@@ -169,7 +171,7 @@ class Archive:
         return stream()
 
     def validation(self, max_count: int) -> Batch:
-        """Return up to ``max_count`` windows, evenly spread over the validation recordings."""
+        """Return at most ``max_count`` windows, evenly distributed over the validation set."""
         windows = self.windows("validation", TEST_STRIDE)
         count = len(windows)
         return windows.read(np.linspace(0, count - 1, min(max_count, count)).astype(np.int64))
@@ -184,7 +186,7 @@ class Archive:
 
 
 def labelled_test_set(root: Path) -> Collection:
-    """Return the test recordings with their notes in seconds. Raises ArchiveError."""
+    """Return the recordings of the paper's test set with their notes. Raises ArchiveError."""
     out = []
     for source in split(find(root))["test"]:
         begin, end, pitch = read_intervals(source).T
@@ -194,9 +196,9 @@ def labelled_test_set(root: Path) -> Collection:
 
 
 def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
-    """Return the paper's figure (section "MusicNet"): the average precision of the calibrated
-    middle frames of all windows, over all test recordings and for each recording. stride: number of
-    samples between windows. Raises ArchiveError."""
+    """Return the paper's figure (section "MusicNet") for all test recordings and for each of them.
+    The figure is the average precision of the windows' calibrated middle frames. stride: number of
+    samples from one window to the next. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
     archive = Archive(root, transcriber.config.sample_rate, transcriber.config.context)
     windows = archive.windows("test", stride)

@@ -1,10 +1,10 @@
-"""Training audio rendered from recorded notes and scores, from any folder of this form::
+"""Renders training audio from recorded notes and scores. The data folder has these files::
 
     bank_index.json   {"sample_rate": Hz, "instruments": {NAME: {"family", "instrument",
                       "kind": "decaying" or "sustained", "licence", "attribution", "file",
                       "notes": [{"midi", "cents", "velocity", "layer", "start", "length",
                       "onset_ms", "orig_peak_db", "loop": [begin, end] or null}, ...]}, ...}}
-    bank/...          a sound file at this rate for each instrument, with one note after another;
+    bank/...          for each instrument, a sound file at this rate with one note after another;
                       "start", "length" and "loop" are in samples of this file
     midi_index.json   {"pieces": [{"id", "file", "source", "licence", "ensemble", "expressive",
                       "split": "train", "validation" or "test"}, ...]}
@@ -19,9 +19,11 @@
     releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
                       ...}}} and the sound files: noises of a piano's keys and pedal
+    voices/           see ``voices``
+    phrases.json      see ``training.music.real``
 
 The bank, ``midi_index.json`` and ``midi_open.zip`` are required, and the others are optional. All
-rates must be ``model.config.SAMPLE_RATE``. "midi" and "cents" are the sounding pitch of a note,
-"velocity" (1 to 127) is its loudness, "layer" its dynamic layer, and "onset_ms" the time from the
-start of the note to its onset. "expressive" marks performances, as opposed to scores.
+stated rates must be ``model.config.SAMPLE_RATE``. A note's "midi" and "cents" are its sounding
+pitch, "velocity" (1 to 127) is its loudness, "layer" is its dynamic layer, and "onset_ms" is the
+time from the start of its recording to its onset. "expressive" is true for performances.
 """

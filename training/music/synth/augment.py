@@ -1,6 +1,6 @@
-"""Simulates rooms, microphones and recorders.
+"""Simulates rooms, microphones, noises and recorders.
 
-No step delays the direct sound, so labels and audio stay aligned to within a millisecond.
+No step delays the direct sound. Labels and audio stay aligned to within a millisecond.
 """
 
 import io
@@ -19,12 +19,12 @@ from training.music.synth.bank import read_index
 
 MU = 255.0  # ITU-T G.711
 MP3_DELAY = 576 + 529
-"""Samples that MP3 encoding and decoding insert before a sound. The decoder removes them if the
-file has LAME's header, which is omitted below about 24 kbit/s."""
+"""Number of samples that MP3 encoding and decoding insert before a sound. The decoder removes them
+if the file has LAME's header. Files below about 24 kbit/s have no such header."""
 
 
 def telephone(audio: F32) -> F32:
-    """Limit ``audio`` to 300 to 3400 Hz in 8-bit mu-law, without changing its length."""
+    """Limit ``audio`` to 300 to 3400 Hz and 8-bit mu-law samples. Its length is unchanged."""
     band = signal.butter(3, (300, 3400), "bandpass", fs=SAMPLE_RATE, output="sos")
     narrow = np.clip(signal.sosfilt(band, audio), -1, 1)
     code = np.sign(narrow) * np.log1p(MU * np.abs(narrow)) / np.log1p(MU)
@@ -33,8 +33,8 @@ def telephone(audio: F32) -> F32:
 
 
 def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
-    """Apply a spectral gate like those of phones and browsers. It attenuates frequencies that are
-    less than ``over_db`` above their noise, at most to ``lowest_db``. The length is unchanged."""
+    """Apply a spectral gate, as phones and browsers do. The gate attenuates frequencies that are
+    less than ``over_db`` above their noise, by at most ``-lowest_db``. The length is unchanged."""
     length = int(0.032 * SAMPLE_RATE)
     if len(audio) < 2 * length:
         return audio
@@ -42,14 +42,14 @@ def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
     level = np.abs(spectrum)
     noise_level = np.percentile(level, 20, axis=1, keepdims=True) * 10 ** (over_db / 20)
     gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
-    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # time constant of a syllable
+    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # smooth over about a syllable
     _, out = signal.istft(spectrum * gain, SAMPLE_RATE, nperseg=length)
     return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
 
 
 def mp3(audio: F32, compression: float) -> F32:
-    """Encode and decode ``audio`` without changing its length or delaying it. compression: from 0
-    (the highest bit rate of the format, 64 kbit/s at 11,025 Hz) to 0.9 (16 kbit/s)."""
+    """Encode ``audio`` as MP3 and decode it, without delay or change of length. compression: from 0
+    (64 kbit/s, the highest bit rate at 11,025 Hz) to 0.9 (16 kbit/s)."""
     file = io.BytesIO()
     settings = {"compression_level": compression, "bitrate_mode": "CONSTANT"}
     soundfile.write(file, audio, SAMPLE_RATE, "MPEG_LAYER_III", format="MP3", **settings)
@@ -67,7 +67,7 @@ class Degradation:
     room: float = 0.75  # early reflections and a diffuse tail, simulated (0.1 to 1.5 s) or measured
     equaliser: float = 1.0  # shelves, peaks and band edges of microphones and loudspeakers
     compressor: float = 0.2  # compression of loud passages
-    saturation: float = 0.15  # soft clipping, as by tape and tubes
+    saturation: float = 0.15  # soft clipping, as in tape recorders and valve amplifiers
     quiet: float = 0.35  # peak 0 to 40 dB below full scale, instead of 0 to 18 dB
     clipping: float = 0.05  # 3 to 12 dB over full scale
     noise: float = 0.9  # steady noise, 10 to 60 dB below the music
@@ -75,8 +75,8 @@ class Degradation:
     clicks: float = 0.08  # clicks of old records, 10 to 35 dB below the music
     drums: float = 0.08  # a recorded drum kit, -15 to 5 dB relative to the music
     voice: float = 0.08  # recorded speech, -20 to 5 dB relative to the music
-    telephone: float = 0.04  # see telephone()
-    suppressor: float = 0.06  # see suppress_noise()
+    telephone: float = 0.04  # see ``telephone``
+    suppressor: float = 0.06  # see ``suppress_noise``
     mp3: float = 0.08  # MP3 at 16 to 64 kbit/s
 
 
@@ -96,7 +96,8 @@ class Room:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds. If there are none, they are synthesised."""
+    """Measured rooms and recorded backgrounds. Rooms are simulated, and noise is synthesised, if
+    there are none. Drums and speech are then silent."""
 
     rooms: tuple[Room, ...] = ()
     sounds: noise.Backgrounds = noise.Backgrounds()
@@ -123,7 +124,7 @@ def augment(
     level_db = rng.uniform(-40.0 if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
     out = _with_noise(out, rng, config, surroundings.sounds)
-    if rng.random() < 0.1:  # the constant offset of cheap converters
+    if rng.random() < 0.1:  # a constant offset, as of cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
         out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
@@ -179,8 +180,8 @@ def _with_noise(audio: F32, rng: Rng, config: Degradation, sounds: noise.Backgro
     return audio
 
 
-TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # equaliser: filter length, bands, lowest frequency
-MIN_RESPONSE = int(0.1 * SAMPLE_RATE)  # minimum length of a response, for the equaliser's ringing
+TAPS, BANDS, LOWEST_HZ = 1025, 9, 40.0  # equaliser: filter length, bands, frequency of the lowest
+MIN_RESPONSE = int(0.1 * SAMPLE_RATE)  # minimum length, so that the equaliser can ring
 
 
 def impulse_response(
@@ -238,14 +239,14 @@ def _equaliser(rng: Rng) -> F64:
     return np.asarray(signal.minimum_phase(taps, n_fft=8192))
 
 
-LONGEST_S = 2.5  # maximum length of a response; those of caves and cathedrals are truncated
-_WEIGHTS = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}  # of kinds of rooms; 1 for all others
+LONGEST_S = 2.5  # maximum length of a response; caves and cathedrals are truncated
+_WEIGHTS = {"plate": 0.4, "mausoleum": 0.1, "tunnel": 0.5}  # by kind of room; 1 for others
 
 
 @lru_cache(maxsize=4)
 def load_rooms(folder: Path) -> tuple[Room, ...]:
-    """Load the rooms of ``rooms.json``, except responses inside pianos. Return none if the file is
-    missing. Raises ValueError if the sample rate is not SAMPLE_RATE."""
+    """Load the rooms of ``rooms.json``, except the responses of piano bodies. Return none if the
+    file is missing. Raises ValueError if the sample rate is not SAMPLE_RATE."""
     if not (folder / "rooms.json").exists():
         return ()
     rooms = []
@@ -263,9 +264,9 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
 
 
 def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
-    """Return an impulse response of one of ``rooms``. The direct sound is at sample 0, with value
-    1. The level, the delay and the length of the reflections are random. Sometimes a second
-    microphone in the same room is mixed in."""
+    """Return an impulse response of one of ``rooms``. The direct sound is sample 0, which is 1. The
+    level, delay and decay of the reflections are random. Sometimes a second microphone in the same
+    room is mixed in."""
     weights = np.array([_WEIGHTS.get(room.kind, 1.0) for room in rooms])
     room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
     response = _response(room, rng)
@@ -281,7 +282,7 @@ def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
 
 def _response(room: Room, rng: Rng) -> F64:
     time = np.arange(len(room.reflections)) / SAMPLE_RATE
-    # Curtains and an audience shorten the decay, here to half at most.
+    # Curtains and an audience shorten the decay, here by at most half.
     extra_decay = 1 / rng.uniform(0.5, 1.0) - 1
     reflections = room.reflections * np.exp(-6.91 * extra_decay / room.t60_s * time)
     # Distances range from a fifth to twice the critical distance, at which direct sound and

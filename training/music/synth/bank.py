@@ -22,15 +22,15 @@ from training.arrays import F32, I64
 
 _CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
 _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
-"""Classes of instruments whose class differs from their name and family."""
+"""Instrument classes that differ from the instrument's name and family, by instrument."""
 
 OVERSAMPLING = 2  # keeps the images of linear interpolation 26 dB down at 4 kHz
 STORED_RATE = OVERSAMPLING * SAMPLE_RATE
 SILENCE_DB = -45.0  # a decaying note ends once its envelope stays this far below its peak
-GUARD = 4  # number of zeros after each note, because interpolation reads one sample further
+GUARD = 4  # number of zeros after each note, because interpolation reads beyond its end
 CACHE_VERSION = 4
 CORRECTED_CENTS = {("piano_salamander", 105): 38.0, ("piano_salamander", 108): 99.0}
-"""Measured tuning in cents of the notes (entry, pitch) for which the index is wrong."""
+"""Measured tuning, in cents, of notes (entry, pitch) whose tuning in the index is wrong."""
 
 HELD_OUT = tuple(
     "piano_iowa piano_iowa_full epiano_pianet harpsichord_pjcohen organ_vsco2 guitar_steel_iowa "
@@ -38,14 +38,14 @@ HELD_OUT = tuple(
     "flute_vsco2 oboe_msgeneral clarinet_vsco2 bassoon_vsco2 sax_tenor_vcsl horn_vsco2 "
     "horn_vsco2_sus trombone_vsco2 choir_male_berklee vibraphone_vcsl".split()
 )
-"""Entries that are used only for validation. For each class with at least two independent sets of
-samples, these are all entries of one set, preferably a recorded one."""
+"""Entries that are used only for validation. If a class has at least two independent sets of
+samples, all entries of one set are held out. It is a recorded set if there is one."""
 
 
 @dataclass(frozen=True)
 class Instrument:
     """One instrument of the bank. Every array has one element per recorded note. Positions and
-    lengths are in samples at STORED_RATE. Positions within a note are relative to ``start``."""
+    lengths are in samples at STORED_RATE. All positions but ``start`` are relative to ``start``."""
 
     name: str
     family: str
@@ -54,8 +54,8 @@ class Instrument:
     recorded: bool  # false if the notes come from a sound font or are synthesised
     sustained: bool  # false for instruments whose notes decay
     midi: F32  # sounding pitch, including the measured tuning error
-    velocity: F32
-    balance_db: F32  # recorded level relative to the median of the dynamic layer
+    velocity: F32  # 1 to 127
+    balance_db: F32  # recorded peak level relative to the median of the note's dynamic layer
     start: I64  # position in ``Bank.samples``
     length: I64
     loop_start: I64
@@ -76,8 +76,9 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """Return the index of the recorded note to use for each of n notes. A semitone of pitch
-        shift costs as much as 8 steps of velocity. ``preference`` is added to the costs."""
+        """Return for each of n notes the index of the recorded note with the lowest cost. A
+        semitone of pitch shift costs as much as 8 steps of velocity. ``preference``, [recorded
+        notes], is added to the costs."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))
@@ -85,7 +86,7 @@ class Instrument:
 
 @dataclass(frozen=True)
 class Bank:
-    """All instruments and the memory-mapped samples behind them."""
+    """All instruments and their memory-mapped samples."""
 
     instruments: dict[str, Instrument]
     samples: NDArray[np.int16]  # at STORED_RATE
@@ -93,7 +94,7 @@ class Bank:
 
 def load_bank(folder: Path, cache: Path) -> Bank:
     """Open the bank in ``folder``. On first use, decode it and write it to ``cache``. Raises
-    OSError for missing files and ValueError for sounds that are not at SAMPLE_RATE."""
+    OSError for missing files, and ValueError for sounds that are not at SAMPLE_RATE."""
     index = read_index(folder / "bank_index.json")
     key = hashlib.sha256((folder / "bank_index.json").read_bytes() + bytes([CACHE_VERSION]))
     samples_path, notes_path = (
@@ -111,8 +112,8 @@ def load_bank(folder: Path, cache: Path) -> Bank:
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """Read an index of sounds. Raises OSError if it is missing, ValueError if the sounds are not at
-    SAMPLE_RATE."""
+    """Read an index of sounds. Raises OSError if it is missing, and ValueError if its sample rate
+    is not SAMPLE_RATE."""
     index: dict[str, Any] = json.loads(path.read_bytes())
     if index["sample_rate"] != SAMPLE_RATE:
         raise ValueError(f"{path} is at {index['sample_rate']} Hz, not {SAMPLE_RATE} Hz")
@@ -148,8 +149,8 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
 
 
 def _make_seamless(sound: F32, start: int, end: int) -> None:
-    """Blend the samples before ``end`` into those before ``start``, in place, so that reading
-    can jump from ``end`` to ``start`` without a click."""
+    """Crossfade, in place, the samples before ``end`` with the samples before ``start``. Playback
+    can then jump from ``end`` to ``start`` without a click."""
     fade = min(int(0.05 * STORED_RATE), start, end - start)
     angle = np.linspace(0, np.pi / 2, fade, dtype=np.float32)
     sound[end - fade : end] *= np.cos(angle)
@@ -157,8 +158,9 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float) -> int:
-    """Return the sample of the onset: that of the index, or the first audible sample if it is
-    earlier, which happens in bowed and blown notes (by up to 25 ms)."""
+    """Return the onset in samples at STORED_RATE: the index's onset or the first audible sample,
+    whichever is earlier. In bowed and blown notes, sound is audible up to 25 ms before the index's
+    onset."""
     attack = np.abs(sound[: int(0.15 * STORED_RATE)])
     audible = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
     return min(audible, round(indexed_s * STORED_RATE))
@@ -199,8 +201,8 @@ def _instrument(name: str, entry: dict[str, Any], stored: list[dict[str, int]]) 
 
 
 def _class_number(entry: dict[str, Any]) -> int:
-    """Return the class number of a bank entry, or UNKNOWN for entries such as mixed strings.
-    Pizzicato counts as plucked, and a section of one instrument as this instrument."""
+    """Return the class number of a bank entry, or UNKNOWN if it has none, such as mixed strings.
+    Pizzicato strings are in the class "plucked"."""
     name = entry.get("class", entry["instrument"])
     if "class" not in entry:
         if "sections" in entry.get("source", ""):  # the entry consists of several instruments
@@ -217,13 +219,13 @@ def _class_number(entry: dict[str, Any]) -> int:
 def neighbours(
     instrument: Instrument, pick: NDArray[np.intp], velocity: NDArray[np.floating[Any]]
 ) -> tuple[NDArray[np.intp], F32]:
-    """Return for each of n notes, which use the recordings ``pick``, another recording to mix with
-    its own, and the share of the other recording. It has the same pitch and is in the next dynamic
-    layer in the direction of the note's velocity. The share rises from 0 at the velocity of the
-    picked layer to 1 at that of the other layer. It is 0 if there is no other recording."""
+    """Return for each of n notes a second recording to mix with the picked one, and its share. The
+    second recording has the same pitch and is from the next dynamic layer in the direction of the
+    note's velocity. The share rises from 0 at the velocity of the picked recording to 1 at that of
+    the second. It is 0 if it would be below 0.1, or if there is no second recording."""
     recorded = instrument.velocity
     away = velocity - recorded[pick]
-    # Distance of each recording from the picked one, in the direction of the note's velocity.
+    # Velocity of each recording above the picked one, or below it if the note is softer.
     distance = (recorded - recorded[pick][:, None]) * np.sign(away)[:, None]
     near = np.abs(instrument.midi - instrument.midi[pick][:, None]) < 0.6  # semitones
     distance = np.where(near & (distance > 0), distance, np.inf)

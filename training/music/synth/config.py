@@ -15,11 +15,11 @@ class SynthConfig:
     """The data from which excerpts are made, and their length."""
 
     root: Path  # Folder of data in the layout of ``training.music.synth``
-    cache: Path  # Folder for the decoded bank (up to 1 GB) and aligned recordings
+    cache: Path  # Folder for the decoded bank (1 GB), recordings and alignments
     real_root: Path | None = None  # Folder of real recordings (training.music.real)
     real_probability: Fraction = 0.25  # Fraction of excerpts that come from real recordings
     real_left_out: tuple[str, ...] = ("chopin_op10_12", "joplin_maple_leaf", "wtc1_bwv847_prelude")
-    """IDs of recordings that are not used, because their scores do not fit."""
+    """IDs of recordings that are not used, because their scores differ from what is played."""
     excerpt_s: Annotated[float, Field(ge=1)] = 25.0  # Mean length of an excerpt in seconds
-    pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 2 MB each)
+    pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 3 MB each)
     context: FromZero = 0  # Samples of context before each window (``ModelConfig.context``)

@@ -1,9 +1,9 @@
 """Batches of training windows, rendered by worker processes during training.
 
-Each worker has a pool of excerpts and fills a batch with windows of randomly chosen excerpts. An
-excerpt is replaced once all its windows have been drawn. The batches of worker k depend only on
-(seed, k), and the consumer takes batches from the workers in turn. The configuration, the seed, the
-batch size and the number of workers therefore determine the stream of batches.
+Each worker has a pool of excerpts and fills a batch with windows of randomly chosen excerpts. It
+replaces an excerpt once all windows of the excerpt have been used. Worker k seeds its generator
+with (seed, k), and the consumer takes batches from the workers in turn. The configuration, the
+seed, the batch size and the number of workers therefore determine the stream of batches.
 """
 
 import atexit
@@ -26,15 +26,15 @@ from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segme
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
-"""Level of a passage at which relative velocities equal the played velocities."""
+"""Level at which relative velocities equal the played velocities, whose mean is 100."""
 _BLOCK = int(0.1 * SAMPLE_RATE)
 
 
 def relative_velocities(audio: F32, velocity: F32) -> F32:
-    """Return the relative velocities, [notes], of an excerpt, 1 to 127. 0 (unknown) stays 0. As
-    the gain of a recording is unknown, a short window shows only how loud a note is in the
-    recording, not the velocity with which it was played. All velocities of an excerpt are therefore
-    scaled according to its level, which preserves the differences in dB between notes."""
+    """Scale velocities, [notes], to the level of an excerpt. The results are 1 to 127, or 0 for
+    unknown velocities. The gain of a recording is unknown, so a short window shows only how loud a
+    note is in the recording, not how it was played. Scaling preserves the differences between
+    notes in dB."""
     has_velocity = velocity > 0
     count = len(audio) // _BLOCK
     if not has_velocity.any() or not count:
@@ -56,9 +56,9 @@ class Batch(NamedTuple):
 
 
 class Excerpt:
-    """A rendered excerpt with the targets of all its frames. A window is a slice of both. Windows
-    start ``phase`` samples after a multiple of HOP. The phase is random for each excerpt. Silence
-    precedes the excerpt."""
+    """An excerpt's audio and the targets of all its frames, from which windows are cut. Windows
+    start ``phase`` samples after a multiple of HOP. The phase is random. If the context of a window
+    starts before the excerpt, this part is silent."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
@@ -95,15 +95,15 @@ def generate_batches(
     """Yield training batches without end, rendered in this process."""
     rng = np.random.default_rng(seed)
     sources = load_sources(config, "train")
-    pool: list[tuple[Excerpt, list[int]]] = []  # with the hops at which windows will start
+    pool: list[tuple[Excerpt, list[int]]] = []  # excerpts and start hops of their windows
     is_first = True
     while True:
         batch = empty_batch(batch_size, config.context)
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
                 excerpt = Excerpt(training_excerpt(sources, config, rng), rng)
-                count = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))
-                if is_first:  # so that the first excerpts are not used up at the same time
+                count = max(1, round(len(excerpt.audio) / SAMPLE_RATE / 0.35))  # one per 0.35 s
+                if is_first:  # random, so that the first excerpts are not used up at the same time
                     count = int(rng.integers(1, count + 1))
                 pool.append((excerpt, rng.integers(0, excerpt.positions, count).tolist()))
             is_first = False
@@ -119,7 +119,8 @@ def generate_batches(
 
 
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
-    """Make a window start before its stream or end after it, with zeros and empty targets."""
+    """Make a window start before its stream or end after it. That part has zeros as audio and no
+    notes, and its pedal is unknown."""
     cut = int(rng.integers(WINDOW))
     # Number of frames that describe samples before the cut; frame i describes HOP * (i + 1).
     frames = max(0, -(-cut // HOP) - 1)
@@ -144,7 +145,8 @@ class _Batches(IterableDataset[Batch]):
 
 
 def _prepare_worker(worker: int) -> None:
-    # The signals reach every process of the group, but the consumer must first save its state.
+    # Signals reach all processes of the group. Workers ignore them, so that the consumer can save
+    # its state first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     atexit.register(os._exit, 0)  # threads of libraries may abort a normal exit
@@ -153,11 +155,11 @@ def _prepare_worker(worker: int) -> None:
 def synth_stream(
     config: SynthConfig, batch_size: int, workers: int, seed: int
 ) -> Generator[Batch, None, None]:
-    """Return an endless stream of training batches from worker processes, which exit when the
-    stream is closed, or from this process if ``workers`` is 0. The stream re-raises exceptions of
-    workers, and raises RuntimeError if a worker died. Workers are spawned, so a script that uses
-    them needs the guard ``if __name__ == "__main__"``."""
-    # Decode the bank here, or all workers would decode it at the same time.
+    """Return an endless stream of training batches from worker processes, or from this process if
+    ``workers`` is 0. Workers exit when the stream is closed. The stream re-raises their exceptions,
+    and raises RuntimeError if a worker dies. Workers are spawned, so a script that uses them needs
+    the guard ``if __name__ == "__main__"``."""
+    # Decode the bank here. Otherwise all workers would decode it at the same time.
     load_sources(config, "train")
     loader = DataLoader(
         _Batches(config, batch_size, seed),

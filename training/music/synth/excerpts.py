@@ -1,4 +1,4 @@
-"""Excerpts, i.e. audio with its notes, of rendered scores or of real recordings."""
+"""Builds training excerpts, i.e. audio with its notes, from scores and real recordings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,28 +31,29 @@ ENSEMBLES = {
     "chamber": 0.09,
     "orchestra": 0.08,
 }
-"""Relative frequency of the scores of each group (``Piece.group``)."""
+"""Relative frequency with which scores of each group (``Piece.group``) are used."""
 REAL = {"scores": 0.4, "guitar": 0.25, "voice": 0.25, "phrases": 0.1}
-"""Relative frequency of the kinds of real recordings: recordings with scores, labelled guitars,
-labelled voices, and phrases of which only the instrument is labelled."""
+"""Relative frequency with which each kind of real recording is used: recordings with scores,
+labelled guitars, labelled voices, and phrases with labels for the instrument only."""
 
 
 @dataclass(frozen=True)
 class TrainingSources:
-    """All data from which the excerpts of one split are made."""
+    """All data from which the excerpts of one split are built."""
 
     bank: Bank
     groups: dict[str, list[Piece]]  # by ``Piece.group``
     surroundings: Surroundings = Surroundings()
-    mechanics: pianos.Mechanics | None = None  # noises of pianos, if the bank has any
+    mechanics: pianos.Mechanics | None = None  # noises of a piano, if the bank has any
     recordings: Mapping[str, list[real.RealRecording]] = field(default_factory=dict)
     """Real recordings, by key of REAL."""
     singers: tuple[Singer, ...] = ()
 
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
-    """Open the bank, the scores and, for the split "train", the real recordings. Raises ValueError
-    if the split has no piece with notes, or ``real_root`` has no recording with labels."""
+    """Load the bank, the scores and singers of a split, and real recordings for the split "train".
+    Raises ValueError if the split has no piece with notes, or if ``real_root`` is set but has no
+    recording with labels. Raises ValueError or OSError for data that cannot be read."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
         groups.setdefault(piece.group, []).append(piece)
@@ -82,19 +83,19 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
 
 
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
-    """Draw a group with its weight in ENSEMBLES, then one of its pieces. The probability of a piece
-    is proportional to the square root of its length."""
+    """Draw a group with its weight in ENSEMBLES, then one of its pieces. Within a group, a piece's
+    probability is proportional to the square root of its length."""
     weights = np.array([ENSEMBLES[name] for name in groups])
     pieces = groups[list(groups)[int(rng.choice(len(groups), p=weights / weights.sum()))]]
     share = np.sqrt([piece.seconds for piece in pieces])
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-CHOIR = 0.15  # fraction of unaccompanied singing in which several parts of a score are sung
+CHOIR = 0.15  # probability that several parts are sung, if a score is sung without accompaniment
 
 
 class ExcerptBuilder:
-    """Renders dry excerpts of one length in one tuning."""
+    """Renders excerpts of one length in one random tuning, without room and noise."""
 
     def __init__(self, sources: TrainingSources, rng: Rng, seconds: float) -> None:
         self.sources, self.rng, self.seconds = sources, rng, seconds
@@ -105,8 +106,8 @@ class ExcerptBuilder:
     def render_score(
         self, only: tuple[str, ...] | None = None, piece: Piece | None = None
     ) -> Rendered:
-        """Render ``piece`` or a random piece. only: names of the bank's entries to use."""
-        for _ in range(20):  # a long rest may leave an excerpt without notes
+        """Render ``piece`` or a random piece. only: see ``orchestrate``."""
+        for _ in range(20):  # try again if a long rest leaves an excerpt without notes
             chosen = piece or random_piece(self.sources.groups, self.rng)
             rendered = self._play(chosen, *self._perform(chosen), only)
             if len(rendered.notes):
@@ -114,7 +115,7 @@ class ExcerptBuilder:
         return rendered
 
     def render_random_notes(self) -> Rendered:
-        """Render random notes on one instrument, most often a piano."""
+        """Render random notes on one instrument, usually a piano."""
         rng, instruments = self.rng, self.sources.bank.instruments
         entries = [entry for name, entry in instruments.items() if name not in HELD_OUT]
         keyboards = [entry for entry in entries if entry.family == "piano"]
@@ -129,9 +130,9 @@ class ExcerptBuilder:
         return self._render(shorten_repeats(notes.played_by(entry.number)), [voice], pedal)
 
     def render_singing(self, accompanied: bool) -> Rendered:
-        """Render one or more singers, with or without accompaniment."""
+        """Render a singer, with or without accompaniment, or sometimes up to four singers."""
         rng = self.rng
-        if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # no score
+        if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # without a score
             return self._sing(random_melody(self.seconds, rng), alone=True)
         piece = random_piece(self.sources.groups, rng)
         notes, pedal = self._perform(piece)
@@ -139,15 +140,15 @@ class ExcerptBuilder:
         if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
             sung = rng.permutation(parts)[:4]
             choir, *others = [self._sing(line(notes.where(notes.part == part))) for part in sung]
-            for other in others:
-                choir = mix_excerpts(choir, other, float(rng.uniform(-4, 4)))
+            for singer in others:
+                choir = mix_excerpts(choir, singer, float(rng.uniform(-4, 4)))
             return choir
         height = [notes.pitch[notes.part == part].mean() for part in parts]
         melody = line(notes.where(notes.part == parts[np.argmax(height)]) if height else notes)
         singing = self._sing(melody, alone=not accompanied)
         if not accompanied:
             return singing
-        # The instruments do not double the sung notes.
+        # Remove the sung notes from the parts of the instruments.
         sung_notes = set(zip(melody.onset, melody.pitch, strict=True))
         is_played = [note not in sung_notes for note in zip(notes.onset, notes.pitch, strict=True)]
         band = self._play(piece, notes.where(np.array(is_played, bool)), pedal)
@@ -181,7 +182,8 @@ class ExcerptBuilder:
 
 
 def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """Mix two excerpts of equal length. On average the second is ``level_db`` louder."""
+    """Mix two excerpts of equal length. The RMS level of the second becomes ``level_db`` above the
+    level of the first."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -194,11 +196,12 @@ def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered
 
 BACKGROUND = 0.12  # fraction of the rendered excerpts that have no notes
 RANDOM = 0.12  # fraction of the rendered excerpts that have random notes instead of a score
-SUNG = 0.2  # fraction of the other rendered excerpts in which a part is sung, if there are voices
+SUNG = 0.2  # fraction of the other rendered excerpts with singing, if there are recorded voices
 
 
 def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) -> Rendered:
-    """Return an augmented excerpt of a real recording, a score, random notes or noise."""
+    """Return an augmented excerpt of a real recording, a score, singing, random notes or a
+    background without notes."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
     surroundings, degradation = sources.surroundings, Degradation()
     if sources.recordings and rng.random() < config.real_probability:
@@ -235,8 +238,8 @@ def recorded_excerpt(
     rng: Rng,
     surroundings: Surroundings,
 ) -> Rendered:
-    """Return an augmented excerpt of one recording. The probability of a recording is proportional
-    to its length. A recording shorter than ``seconds`` is returned in full."""
+    """Return an augmented excerpt of a random recording, drawn with a probability proportional to
+    its length. Uses a recording in full if it is shorter than ``seconds``."""
     lengths = np.array([len(recording.audio) for recording in recordings], float)
     recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
     semitones = int(rng.choice(SEMITONES))

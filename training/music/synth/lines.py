@@ -1,9 +1,9 @@
 """Melodic lines of bowed, blown and sung instruments.
 
-The bank has single notes, each with its own attack. A slurred note has no attack. A transition of
-10 to 100 ms, in which pitch, level and spectrum change, connects it with the previous note
-(J. Strawn, Orchestral Instruments: Analysis of Performed Transitions, 1986). Other notes start
-below their pitch or swell.
+The bank has single notes, each with its own attack. Slurred notes, in contrast, have no attack. In
+a transition of 10 to 100 ms, pitch, level and spectrum change from one note to the next (J. Strawn,
+Orchestral Instruments: Analysis of Performed Transitions, 1986). Other notes may start below their
+pitch. All notes may swell.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import numpy as np
 from training.arrays import F32, F64, Bools, Rng
 from training.music.notes import Notes
 
-ALONE_S = 0.04  # notes that start within this time of each other are a chord, not a line
+ALONE_S = 0.04  # notes that start within this time of each other form a chord, not a line
 WIDEST = 12  # widest leap in semitones that may be slurred
 GLIDE_SEMITONES = 3.0  # widest glide
 
@@ -27,7 +27,7 @@ class Line:
     gliding: float = 0.0
     """Fraction of notes that glide to their pitch: slurred notes from the previous pitch, other
     notes from below."""
-    swell_db: float = 0.0  # standard deviation of the change of level along a note
+    swell_db: float = 0.0  # standard deviation of the change in level during a note
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Phrasing:
 
 
 def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
-    """Draw the phrasing of a performer. Without ``blown_or_bowed``, as on an organ, notes may be
-    connected, but neither slurred nor swelled."""
+    """Draw the phrasing of a part. If ``blown_or_bowed`` is false, as for an organ, notes may be
+    connected, but are not slurred and do not glide or swell."""
     connected = float(rng.uniform(0, 1)) if rng.random() < 0.8 else 0.0
     if not blown_or_bowed:
         return Line(connected)
@@ -56,8 +56,8 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
 
 
 def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
-    """Return the notes of one part, some of which now last until the next note starts, and their
-    articulation."""
+    """Return the notes of one part and their articulation. Some notes are changed to last until the
+    next note starts."""
     count = len(notes)
     connected = _followed(notes) & (rng.random(count) < line.connected)
     source = np.flatnonzero(connected)
@@ -86,8 +86,8 @@ def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]
 
 
 def _followed(notes: Notes) -> Bools:
-    """Return for each note, [n], whether the next note continues its line. This requires that no
-    other note sounds with either of them or during the change."""
+    """Return True for each note, [n], whose line the next note continues. Both notes must start
+    alone, and all earlier notes must have ended when the next note starts."""
     if len(notes) < 2:
         return np.zeros(len(notes), bool)
     onset = notes.onset
@@ -103,11 +103,9 @@ def _followed(notes: Notes) -> Bools:
 
 
 def add_glide(position: F64, step: float, semitones: float, constant_samples: float) -> None:
-    """Make a note start ``semitones`` above its pitch, with the time constant ``constant_samples``.
-
-    Changes ``position``, [n], in place: the positions at which the recording is read. They normally
-    increase by ``step`` stored samples per sample.
-    """
+    """Make a note start ``semitones`` above its pitch and glide with ``constant_samples`` as time
+    constant. Changes, in place, the positions, [n], at which the recording is read. Without a glide
+    they increase by ``step`` stored samples per sample."""
     length = min(len(position), int(6 * constant_samples))
     if not length:
         return
@@ -118,7 +116,7 @@ def add_glide(position: F64, step: float, semitones: float, constant_samples: fl
 
 
 def add_swell(sound: F32, slope_db: float, swell_db: float) -> None:
-    """Change the level of a note, [n], along its duration, in place (see ``Phrasing``)."""
+    """Change, in place, the level during a note, [n]. For the arguments see ``Phrasing``."""
     along = np.linspace(0, 1, len(sound), dtype=np.float32)
     swell = np.sin(np.float32(np.pi) * along)
     level_db = np.float32(slope_db) * along + np.float32(swell_db) * swell

@@ -1,4 +1,4 @@
-"""Recorded and synthesised sounds without notes: ambience, speech, drums, noise and hum."""
+"""Loads and synthesises sounds without notes: ambience, speech, drums, noise and hum."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -14,13 +14,15 @@ from training.arrays import F32, Rng
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
-"""Voices (by a part of the segment's name) and drums (by file) only for validation."""
+"""Speakers (by part of a segment's name) and drums (by file) that are used only for validation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
-"""Kinds of continuous sounds. All other kinds are single events."""
-RECORDED = 0.7  # fraction of noise excerpts that are recorded, if there are recordings
+"""Kinds of continuous sounds. All other kinds are short events."""
+RECORDED = (
+    0.7  # fraction of noises that are recorded rather than synthesised, if there are recordings
+)
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
-"""General MIDI keys of bass drum, snare drum, hi-hat and all others, and for each the fraction of
-the steps of a pattern at which it plays."""
+"""General MIDI keys of the bass drum, snare drum, hi-hat and all other drums. Each entry also has
+the fraction of a pattern's steps at which the drum plays."""
 Segment = NDArray[np.int16]
 
 
@@ -31,10 +33,10 @@ class Backgrounds:
         self.voices: dict[str, list[Segment]] = {}  # by speaker
         self.kits: dict[str, list[tuple[int, Segment]]] = {}
         """General MIDI key and sound of each hit, by file."""
-        self.kinds: dict[str, list[Segment]] = {}  # other sounds
+        self.kinds: dict[str, list[Segment]] = {}  # other sounds, by kind
 
     def noise(self, length: int, rng: Rng) -> F32:
-        """Return continuous sounds, single events, or both, float32 [length]."""
+        """Return a continuous sound, short events, or both, float32 [length]."""
         steady = [kind for kind in self.kinds if kind in CONTINUOUS]
         sudden = [kind for kind in self.kinds if kind not in CONTINUOUS]
         out = np.zeros(length, np.float32)
@@ -50,11 +52,11 @@ class Backgrounds:
         return out
 
     def talk(self, length: int, rng: Rng) -> F32:
-        """Return one speaker with pauses, float32 [length]; silence if no speech is loaded."""
+        """Return speech of one speaker with pauses, float32 [length]; silence without speakers."""
         out = np.zeros(length, np.float32)
         if not self.voices:
             return out
-        # The probability of a speaker is proportional to the length of the recordings.
+        # A speaker's probability is proportional to the length of the speaker's recordings.
         names = list(self.voices)
         seconds = [sum(map(len, self.voices[name])) for name in names]
         voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
@@ -62,14 +64,14 @@ class Backgrounds:
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
             sound = _sound(voice[rng.integers(len(voice))])
-            places = np.arange(0, len(sound) - 1, pace)
-            sound = np.interp(places, np.arange(len(sound)), sound).astype(np.float32)
+            positions = np.arange(0, len(sound) - 1, pace)
+            sound = np.interp(positions, np.arange(len(sound)), sound).astype(np.float32)
             _add(out, at, sound)
             at += len(sound) + int(rng.exponential(0.35) * SAMPLE_RATE)
         return out
 
     def drums(self, length: int, rng: Rng) -> F32:
-        """Return a beat on one of the kits, float32 [length]; silence if no kit is loaded."""
+        """Return a drum pattern on one kit, float32 [length]; silence without kits."""
         out = np.zeros(length, np.float32)
         if not self.kits:
             return out
@@ -93,8 +95,8 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
-    """Load the sounds of ``noise.json``; none if it is missing. Raises ValueError if the sample
-    rate is not SAMPLE_RATE. held_out: load only HELD_OUT, else all others."""
+    """Load the sounds of ``noise.json``, or none if it is missing. Raises ValueError if the sample
+    rate is not SAMPLE_RATE. held_out: load only sounds in HELD_OUT, instead of all others."""
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds
@@ -117,12 +119,12 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
 
 
 def _sound(segment: Segment) -> F32:
-    """Return samples with a peak near 0.9."""
+    """Return samples as float32, -1..1."""
     return segment.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
 
 
 def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
-    """Return crossfaded segments of one kind, at equal loudness."""
+    """Return random segments of one kind, crossfaded and equally loud, float32 [length]."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
         sound = _sound(kind[int(rng.integers(len(kind)))])
@@ -138,20 +140,20 @@ def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
 
 
 def _add(out: F32, at: int, sound: F32) -> None:
-    """Add ``sound`` to ``out`` at sample ``at``, which may be negative, where they overlap."""
+    """Add ``sound`` to ``out`` from sample ``at``, which may be negative. Omit samples outside."""
     sound = sound[max(0, -at) : max(0, len(out) - at)]
     at = max(0, at)
     out[at : at + len(sound)] += sound
 
 
 COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
-"""Power of the frequency by which the amplitude falls, by colour."""
+"""Exponent with which the amplitude falls with frequency, by colour."""
 
 
 @lru_cache(maxsize=len(COLOURS))
 def _table(colour: str) -> F32:
-    """Return unit-variance noise, which is the same in every process. It is cached because
-    generating it is slow."""
+    """Return about 47 s of unit-variance noise, which is the same in every process. It is cached
+    because generating it is slow."""
     size = fft.next_fast_len(47 * SAMPLE_RATE)
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))
@@ -169,7 +171,7 @@ def coloured(length: int, colour: str, rng: Rng) -> F32:
 
 
 def hum(length: int, rng: Rng) -> F32:
-    """Return mains hum, 50 or 60 Hz with harmonics, of about unit variance."""
+    """Return mains hum, float32 [length]: 50 or 60 Hz with overtones of random level."""
     time = np.arange(length, dtype=np.float32) / np.float32(SAMPLE_RATE)
     base = float(rng.choice([50.0, 60.0])) + rng.normal(0, 0.05)
     out = np.zeros(length, np.float32)
@@ -181,7 +183,7 @@ def hum(length: int, rng: Rng) -> F32:
 
 
 def clicks(length: int, rng: Rng) -> F32:
-    """Return clicks and short bursts, like those of switches, keys and bad contacts."""
+    """Return clicks and short bursts, as from switches, keys and bad contacts, float32 [length]."""
     out = np.zeros(length, np.float32)
     for at in rng.integers(0, length, rng.poisson(length / SAMPLE_RATE)):
         size = min(int(rng.integers(1, 40)), length - int(at))
@@ -191,11 +193,12 @@ def clicks(length: int, rng: Rng) -> F32:
 
 
 def sweep(length: int, rng: Rng) -> F32:
-    """Return a sine that glides up and down like a siren or a test signal, with a peak of 1."""
-    octaves = rng.uniform(0.15, 1.5)  # per second, faster than any pitch bend
-    turns = np.arange(length) / SAMPLE_RATE * octaves / 6
-    height = 6 * np.abs(2 * ((turns + rng.random()) % 1) - 1)  # octaves above 60 Hz
-    return np.sin(2 * np.pi * np.cumsum(60 * 2**height / SAMPLE_RATE)).astype(np.float32)
+    """Return a sine that glides like a siren or a test signal, with a peak of 1, float32 [length].
+    It covers six octaves, up and down, at 0.3 to 3 octaves per second."""
+    speed = rng.uniform(0.15, 1.5)  # half the number of octaves per second
+    cycles = np.arange(length) / SAMPLE_RATE * speed / 6
+    octaves = 6 * np.abs(2 * ((cycles + rng.random()) % 1) - 1)  # above 60 Hz
+    return np.sin(2 * np.pi * np.cumsum(60 * 2**octaves / SAMPLE_RATE)).astype(np.float32)
 
 
 KINDS = {
@@ -208,16 +211,16 @@ KINDS = {
     "talk": 0.24,
     "conversation": 0.08,
 }
-"""Relative frequency of each kind of excerpt without notes."""
+"""Relative frequency of each kind of background."""
 
 
 def random_background(
     length: int, rng: Rng, sounds: Backgrounds, recorded: float = RECORDED, kind: str = ""
 ) -> F32:
-    """Return an excerpt without notes, float32 [length], which has a peak of 1 or is silent.
+    """Return a background without notes, float32 [length], which has a peak of 1 or is silent.
 
     Args:
-        recorded: probability that noise comes from ``sounds``, if there are any.
+        recorded: probability that noise is recorded, if ``sounds`` has noises.
         kind: one of KINDS; empty means a random kind.
     """
     shares = np.array(list(KINDS.values()))

@@ -1,4 +1,4 @@
-"""Turns a score into a performance: timing, dynamics and instruments of its notes.
+"""Turns scores into performances: draws timing, dynamics and instruments.
 
 Engraved scores have exact times, constant dynamics, notes of full length and no pedal. A network
 trained on such audio would learn to rely on these properties.
@@ -20,14 +20,14 @@ from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
 
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
-    """Return the notes of ``seconds`` of a piece from ``start_s``, as a person would play them, and
-    the pedal presses, [presses, 2]. Times count from the start of the excerpt. The score's parts
-    are preserved. The pedal does not extend the notes yet, because it affects only pianos."""
+    """Draw a performance of ``seconds`` of a piece from ``start_s``. Return its notes, whose
+    ``part`` is unchanged, and its pedal presses, [presses, 2]. Times count from the start of the
+    excerpt. The pedal affects only pianos, so it does not extend notes yet."""
     tempo = float(np.exp(rng.uniform(np.log(0.7), np.log(1.4))))  # relative to the written tempo
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
-    # Rubato: a new tempo is drawn every few seconds, and the integral maps written to played time.
+    # Rubato: the tempo changes every 0.7 to 3 s. Its integral maps written time to played time.
     spread = 0.01 if piece.expressive else float(rng.uniform(0.02, 0.1))
     knots = np.arange(0, seconds * tempo + 60, rng.uniform(0.7, 3.0))
     pace = np.exp(rng.normal(0, spread, len(knots))) / tempo
@@ -60,13 +60,13 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
 
 KEYBOARD_GROUPS = ("solo piano", "pop piano")
 EMBELLISHED = 0.25
-"""Fraction of the keyboard passages to which bass octaves are added, and of those to which fast
-repeats are added. Scores contain few of either. In piano recordings both were missed most often."""
-BASS_BELOW = 55  # MIDI pitch below which a note is low
+"""Fraction of keyboard passages with added bass octaves. The same fraction has added fast repeats.
+Scores contain few of either, and networks missed both most often in recordings of pianos."""
+BASS_BELOW = 55  # MIDI pitch below which notes are doubled
 
 
 def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
-    """In some passages, double most low notes one octave lower."""
+    """Double most low notes one octave lower in the fraction EMBELLISHED of passages."""
     if rng.random() > EMBELLISHED:
         return notes
     low = notes.where((notes.pitch < BASS_BELOW) & (rng.random(len(notes)) < 0.8))
@@ -82,17 +82,17 @@ def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
 
 
 def _with_repeats(notes: Notes, rng: Rng) -> Notes:
-    """In some passages, split some of the longer notes into strokes 90 to 250 ms apart."""
+    """Repeat some longer notes every 90 to 250 ms in the fraction EMBELLISHED of passages."""
     if rng.random() > EMBELLISHED or not len(notes):
         return notes
     period_s = rng.uniform(0.09, 0.25)
     split = (notes.offset - notes.onset > 2 * period_s) & (rng.random(len(notes)) < 0.3)
     again = notes.where(split)
     strokes = np.minimum((again.offset - again.onset) / period_s, 8).astype(int)
-    number = np.arange(strokes.sum()) - np.repeat(np.cumsum(strokes) - strokes, strokes)
     row = np.repeat(np.arange(len(again)), strokes)
-    jitter_s = np.where(number > 0, rng.normal(0, 0.006, len(row)), 0)
-    onset = again.onset[row] + number * period_s + jitter_s
+    stroke = np.arange(len(row)) - np.repeat(np.cumsum(strokes) - strokes, strokes)
+    jitter_s = np.where(stroke > 0, rng.normal(0, 0.006, len(row)), 0)
+    onset = again.onset[row] + stroke * period_s + jitter_s
     velocity = again.velocity[row] + rng.normal(0, 6, len(row))
     repeats = again.where(row).moved(
         onset=onset,
@@ -103,14 +103,17 @@ def _with_repeats(notes: Notes, rng: Rng) -> Notes:
 
 
 def _transposition(pitch: NDArray[np.int16], rng: Rng) -> int:
+    """Draw a shift in semitones that moves no note out of PITCH_LOW..PITCH_HIGH."""
     reach = 12 if rng.random() < 0.2 else 5
     shift = int(rng.integers(-reach, reach + 1))
     lowest = min(0, PITCH_LOW - int(pitch.min(initial=PITCH_HIGH)))
-    return int(np.clip(shift, lowest, max(0, PITCH_HIGH - int(pitch.max(initial=PITCH_LOW)))))
+    highest = max(0, PITCH_HIGH - int(pitch.max(initial=PITCH_LOW)))
+    return int(np.clip(shift, lowest, highest))
 
 
 def _dynamics(notes: Notes, onset: F64, expressive: bool, seconds: float, rng: Rng) -> F32:
-    """Return played velocities, [notes]: phrases swell and fade, parts and notes differ."""
+    """Draw velocities, [notes]. The dynamics of a performance are scaled and shifted. In a score,
+    phrases swell and fade, and parts and notes differ in velocity."""
     if expressive:
         mean = float(notes.velocity.mean()) if len(notes) else 64.0
         velocity = mean + (notes.velocity - mean) * rng.uniform(0.8, 1.3) + rng.normal(0, 14)
@@ -131,16 +134,16 @@ def orchestrate(
     rng: Rng,
     only: tuple[str, ...] | None = None,
 ) -> tuple[Notes, list[Voice], F64]:
-    """Assign an instrument to each part. Return the notes, whose ``part`` indexes the voices; the
-    voices; and the pedal, [presses, 3] (begin s, end s, depth). Rendering will drop notes outside
-    an instrument's range.
+    """Assign a voice to each part. Raises ValueError if the bank has none of the entries to use.
 
     Args:
-        only: names of the bank's entries to use, for validation. None means all entries except
-            HELD_OUT.
+        pedal: presses, [n, 2], of the performance. If there are none, they may be drawn.
+        only: names of the bank's entries to use, for validation. None means all except HELD_OUT.
 
-    Raises:
-        ValueError: the bank has none of these entries.
+    Returns:
+        The notes, whose ``part`` indexes the voices (some may be out of a voice's range).
+        The voices.
+        The pedal, [presses, 3] (begin s, end s, depth), without presses if no voice is a piano.
     """
     usable = [
         entry
@@ -149,7 +152,7 @@ def orchestrate(
     ]
     if not usable:
         raise ValueError("the bank has none of the requested instruments")
-    # Staves for the same struck or plucked instrument share its strings, so they become one voice.
+    # Parts with the same struck or plucked instrument share its strings, so they become one voice.
     part_voice = np.zeros(len(piece.programs), np.int16)
     voices: list[Voice] = []
     shared: dict[str, int] = {}
@@ -176,15 +179,16 @@ def orchestrate(
 
 PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sustain pedal
 WITH_VIBRATO = ("violin", "viola", "cello", "contrabass", "voice", "choir")
-"""Bowed and sung instruments, usually played with vibrato."""
+"""Instruments with frequent vibrato."""
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
 """Instruments whose notes continue to ring after their written end."""
 
 
 def voice_for(entry: Instrument, rng: Rng) -> Voice:
-    """Return an instrument with random settings of its sound and phrasing."""
+    """Return a voice with this instrument, and with random settings of sound and phrasing."""
     if not entry.sustained:
         release = (0.2, 0.8) if entry.instrument in RINGING else (0.02, 0.08)
+        is_piano = entry.instrument == "piano"
         return Voice(
             entry,
             release_s=float(rng.uniform(*release)),
@@ -192,15 +196,14 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             dynamic_db=float(rng.uniform(25, 45)),
             balance=float(rng.uniform(0, 1)),
             dampers=pianos.Dampers(rng) if entry.instrument in PIANOS else None,
-            detune_cents=_detuning(rng)
-            if entry.instrument == "piano"
-            else float(rng.uniform(0, 3)),
+            detune_cents=_detuning(rng) if is_piano else float(rng.uniform(0, 3)),
             size_semitones=_size(rng),
-            unison_cents=_mistuning(rng) if entry.instrument == "piano" else 0.0,
-            stretch=float(rng.uniform(0, 1.4)) if entry.instrument == "piano" else 0.0,
+            unison_cents=_mistuning(rng) if is_piano else 0.0,
+            stretch=float(rng.uniform(0, 1.4)) if is_piano else 0.0,
         )
     organ = entry.class_name == "organ"
-    vibrato = rng.random() < 0.7 * (1.0 if entry.instrument in WITH_VIBRATO else 0.4 * (not organ))
+    vibrato_chance = 0.7 if entry.instrument in WITH_VIBRATO else 0.0 if organ else 0.7 * 0.4
+    has_vibrato = rng.random() < vibrato_chance
     return Voice(
         entry,
         gain_db=float(rng.uniform(-4, 4)),
@@ -208,7 +211,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
         balance=float(rng.uniform(0, 0.5)),
         release_s=float(rng.uniform(0.015, 0.07)),
         detune_cents=float(rng.uniform(2, 8)),
-        vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if vibrato else 0.0,
+        vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if has_vibrato else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
         line=random_line(not organ, rng),
         size_semitones=_size(rng),
@@ -216,43 +219,45 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
 
 
 def _size(rng: Rng) -> float:
-    """Draw the shift of the resonances in semitones, for a larger or smaller instrument."""
+    """Draw a shift of the resonances in semitones, for a larger or smaller instrument; often 0."""
     return float(rng.uniform(-3, 3)) if rng.random() < 0.4 else 0.0
 
 
 def _detuning(rng: Rng) -> float:
-    """Draw the standard deviation, in cents, of the tuning of a piano's notes: from a well tuned to
-    a neglected piano."""
+    """Draw the standard deviation, in cents, with which a piano's notes are out of tune. It ranges
+    from 0.5 (recently tuned) to 10 (neglected)."""
     return float(np.exp(rng.uniform(np.log(0.5), np.log(10))))
 
 
 def _mistuning(rng: Rng) -> float:
-    """Draw the standard deviation, in cents, of the tuning of the strings of one piano note."""
+    """Draw the standard deviation, in cents, between the two strings of a piano note; often 0."""
     return float(np.exp(rng.uniform(np.log(0.3), np.log(8)))) if rng.random() < 0.6 else 0.0
 
 
 POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 """Classes, in addition to the piano, that can play all parts of a score."""
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
-"""Fraction of the scores of a group that are played on a piano."""
-OTHERS_PIANO = 0.42  # the same fraction for all other groups
-REORCHESTRATED = 0.5  # fraction of the remaining scores that get other instruments
+"""Fraction of a group's scores that are played on a piano."""
+OTHERS_PIANO = 0.42  # this fraction for all other groups
+REORCHESTRATED = 0.5
+"""Fraction of the scores not played on a piano that get other instruments than written. All piano
+scores do."""
 VOICE = INSTRUMENTS.index("voice")
-_SONG_VOICE = 68  # program (oboe) of the voice in the songs of the corpus
+_SONG_VOICE = 68  # program (oboe) that the corpus's songs use for the voice
 
 
 def assign_instruments(
     piece: Piece, notes: Notes, usable: Sequence[Instrument], rng: Rng
 ) -> list[Instrument]:
-    """Return an instrument for each part."""
+    """Draw an instrument for each part."""
     parts = len(piece.programs)
     mode = _mode(piece.group, rng)
     keyboards = [entry for entry in usable if entry.family == "piano"]
     if mode == "piano" and keyboards:
         return [sample_instrument(keyboards, rng)] * parts
-    several = [entry for entry in usable if entry.class_name in POLYPHONIC]
-    if mode == "polyphonic" and several:
-        return [_fitting(several, notes.pitch, several, rng)] * parts
+    polyphonic = [entry for entry in usable if entry.class_name in POLYPHONIC]
+    if mode == "polyphonic" and polyphonic:
+        return [_fitting(polyphonic, notes.pitch, polyphonic, rng)] * parts
     chosen = []
     for part, program in enumerate(piece.programs):
         candidates = usable
@@ -267,9 +272,8 @@ def assign_instruments(
 
 
 def _mode(group: str, rng: Rng) -> str:
-    """Draw the instruments of a score: "piano", those it was written for ("keep"), "strings",
-    "winds", any instruments ("mixed"), or one instrument for all parts, such as a guitar or an
-    organ ("polyphonic")."""
+    """Draw the instruments of a score: "piano", "strings", "winds", the written ones ("keep"), any
+    instruments ("mixed"), or one guitar, organ etc. for all parts ("polyphonic")."""
     if rng.random() < PIANO.get(group, OTHERS_PIANO):
         return "piano"
     kinds = ["strings", "winds", "mixed", "polyphonic"]
@@ -285,8 +289,9 @@ def _fitting(
     usable: Sequence[Instrument],
     rng: Rng,
 ) -> Instrument:
-    """Return a candidate that can play the notes. If there is none, return a usable instrument that
-    can play them, or the usable instrument that can play most of them."""
+    """Draw a candidate that can play 97 % of the notes. If there is none, draw such an instrument
+    from ``usable``. If there is none either, return the usable instrument that can play most notes.
+    """
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:
@@ -295,15 +300,15 @@ def _fitting(
 
 
 def _coverage(entry: Instrument, pitch: NDArray[np.int16]) -> float:
-    """Return the fraction of the notes at most 3 semitones outside the recorded range."""
+    """Return the fraction of notes within 3 semitones of the recorded range; 1 without notes."""
     low, high = entry.range
     in_range = (pitch >= low - 3) & (pitch <= high + 3)
     return float(in_range.mean()) if len(pitch) else 1.0
 
 
 def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
-    """Draw one of ``entries``. All classes are equally likely, independent of their number of
-    entries. Within a class, entries with more notes and layers are more likely."""
+    """Draw an entry. All classes are equally likely, regardless of how many entries they have.
+    Within a class, entries with more notes and layers are more likely."""
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
@@ -314,6 +319,6 @@ def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
 def _weight(entry: Instrument) -> float:
     layers = min(4, len(np.unique(entry.velocity)))
     share = (1 + layers) * min(1, len(entry.midi) / 12)
-    if entry.name.startswith("sharc_"):  # synthesised from spectra, without attacks and noise
+    if entry.name.startswith("sharc_"):  # synthesised from spectra, without attack noise
         return 0.1 * share
     return share if entry.recorded else 0.35 * share

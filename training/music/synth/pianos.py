@@ -1,7 +1,8 @@
-"""Models parts of a piano: its dampers, sustain pedal, key noise and sympathetic resonance.
+"""Models a piano's dampers, sustain pedal, key and pedal noise, and sympathetic resonance.
 
-How much a damper has damped a string depends on how long and how firmly it has touched the string.
-:func:`contact_time` integrates both, so half pedalling, late pedals and quick changes are modelled.
+The damping of a string depends on how long and how firmly its damper has touched it.
+:func:`contact_time` integrates the contact over time. This models half pedalling, late pedalling
+and quick pedal changes.
 """
 
 import json
@@ -18,15 +19,15 @@ from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, next_strokes, with_pedal
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
-"""Depths of the pedal up to which the dampers rest fully on the strings, and from which they do not
-touch the strings."""
-PEDAL_LONGEST_S = 8.0  # longer presses are split; of human presses, 1 in 100 is longer
+"""Pedal depths, 0 to 1. Dampers rest fully on the strings up to the first depth, and do not touch
+them from the second."""
+PEDAL_LONGEST_S = 8.0  # longer presses are split; 1 % of the presses in performances are longer
 HALF_DEPTH = (0.3, 0.75)  # range of the depths of a half pedal
 
 
 def random_pedal(notes: Notes, rng: Rng) -> F64:
-    """Draw pedal presses, [n, 2], for a score that has none. The pedal is released at some onsets,
-    and pressed again shortly after them."""
+    """Draw pedal presses, [n, 2], for a score without pedal. The performer releases the pedal at
+    some onsets, and presses it again shortly after each of these."""
     changes = [0.0]
     gap_s = rng.uniform(0.4, 3.0, max(1, len(notes)))
     for onset in notes.onset:
@@ -41,18 +42,18 @@ def random_pedal(notes: Notes, rng: Rng) -> F64:
 
 
 def split_long_presses(pedal: F64) -> F64:
-    """Split presses, [n, 2], longer than PEDAL_LONGEST_S by releasing the pedal for 120 ms."""
+    """Split presses, [n, 2], that exceed PEDAL_LONGEST_S, by releasing the pedal for 120 ms."""
     count = np.maximum(1, np.ceil((pedal[:, 1] - pedal[:, 0]) / PEDAL_LONGEST_S)).astype(int)
-    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    part = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     length = np.repeat((pedal[:, 1] - pedal[:, 0]) / count, count)
-    begin = np.repeat(pedal[:, 0], count) + number * length
-    last = number == np.repeat(count, count) - 1
-    return np.stack([begin, begin + length - np.where(last, 0, 0.12)], axis=1)
+    begin = np.repeat(pedal[:, 0], count) + part * length
+    is_last = part == np.repeat(count, count) - 1
+    return np.stack([begin, begin + length - np.where(is_last, 0, 0.12)], axis=1)
 
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
-    """Return presses, [m, 3] (begin s, end s, depth 0..1), for presses, [n, 2]. Some performers
-    press the pedal only halfway for some chords, or let it rise halfway before its release."""
+    """Draw the depths of presses, [n, 2]. Return presses with depths, [m, 3] (begin s, end s, depth
+    0..1). Some presses are only halfway. Others become two: a full press, then a half press."""
     half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:
@@ -69,9 +70,8 @@ def pedal_depths(pedal: F64, rng: Rng) -> F64:
 
 
 def extend_by_pedal(notes: Notes, pedal: F64) -> Notes:
-    """Extend notes whose keys are released while the pedal, [n, 3], is down, to the pedal's
-    release. As in MIDI, the pedal is down from a depth of one half. Presses after the end of a note
-    have no effect on it."""
+    """Extend notes that end during a press, [n, 3], to the end of the press. As in MIDI, only
+    presses with a depth of at least 0.5 count."""
     return with_pedal(notes, pedal[pedal[:, 2] >= 0.5, :2])
 
 
@@ -92,26 +92,26 @@ def _contact(depth: F64) -> F64:
 
 
 def contact_time(depth: F64) -> F32:
-    """Return for each sample, [length], how many seconds the dampers of released keys have been in
-    contact, weighted by the contact (0 to 1)."""
+    """Return for each sample, [length], how long the dampers of released keys have touched the
+    strings since the start, in seconds of full contact."""
     return (np.cumsum(_contact(depth)) / SAMPLE_RATE).astype(np.float32)
 
 
 def stretch_cents(pitch: NDArray[np.integer]) -> F64:
-    """Return the deviation of MIDI pitches, [n], of a tuned piano from equal temperament in cents.
-    Strings are inharmonic, so stretched octaves beat least (O. L. Railsback, JASA 9, 1938: about
-    -30 cents at the lowest key and 30 at the highest)."""
+    """Return a tuned piano's deviation from equal temperament, in cents, at MIDI pitches, [n].
+    Strings are inharmonic, so stretched octaves beat least. The deviation is about -30 cents at the
+    lowest key and 30 cents at the highest (O. L. Railsback, JASA 9, 1938)."""
     distance = (pitch - 60) / 48.0
     return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
 
 
 LONGEST_S, SHORTEST_S = 2.0, 0.025  # limits of the time constants of damping
 RESIDUE_RATIO = 4  # time constant of the residue relative to that of the damper
-RESTRIKE_CONSTANTS = 5  # number of time constants after which a new stroke has its full effect
+RESTRIKE_CONSTANTS = 5  # number of time constants until a new stroke has its full effect
 
 
 class Dampers:
-    """The dampers of one instrument. Middle C decays by 60 dB within 0.4 s (new felts of a concert
+    """Random dampers of one piano. They damp middle C by 60 dB in 0.4 s (new felts of a concert
     grand) to 2.8 s (felts of an old upright piano)."""
 
     def __init__(self, rng: Rng) -> None:
@@ -121,19 +121,20 @@ class Dampers:
         """Downward interval from middle C in which the time constant doubles."""
         self.treble_semitones = float(rng.uniform(16, 40))
         """Upward interval from middle C in which the time constant halves."""
-        self.treble_power = int(rng.integers(1, 4))  # how many times faster high partials decay
+        self.treble_power = int(rng.integers(1, 4))  # factor by which high partials decay faster
         self.residue = float(10 ** (rng.uniform(-40, -12) / 20))
-        """Share of the amplitude that decays with the longer time constant."""
+        """Fraction of the amplitude that decays RESIDUE_RATIO times more slowly."""
         self.highest = int(rng.integers(88, 92))  # highest MIDI pitch with a damper
         self.delay_s = float(rng.uniform(0.0, 0.06))  # time from key release to damper contact
         self.restrike_s = float(rng.uniform(0.007, 0.02))
-        """Time constant with which a new stroke of the hammer stops the string's old motion."""
+        """Time constant with which a new stroke of the hammer stops the string's old vibration."""
         self.restrike_residue = float(rng.uniform(0.1, 0.5))
-        """Share of the old motion that remains after a new stroke."""
+        """Fraction of the old vibration that remains after a new stroke."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Return the seconds of full contact in which each note, [n], decays by 8.7 dB, infinite
-        for notes without a damper. Lower strings are heavier, so they decay more slowly."""
+        """Return the time of full contact, in seconds, in which each note, [n], decays by 8.7 dB.
+        Lower strings are heavier, so they decay more slowly. Infinite for notes without a damper.
+        """
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
@@ -141,9 +142,9 @@ class Dampers:
 
 
 class Dampings:
-    """Ends of the notes of a piano: by the damper, which the pedal may lift, or by the next stroke.
-    A string that is struck again while it sounds retains some of its motion, which the release of
-    the new note damps as well. contact_s: [samples], :func:`contact_time` of the excerpt."""
+    """Decay of a piano's notes. The damper, which the pedal may lift, damps a string once its key
+    is released. A new stroke stops most of the string's old vibration. The damper damps the rest
+    once the key is released again. contact_s: [samples], :func:`contact_time` of the excerpt."""
 
     def __init__(self, notes: Notes, dampers: Dampers, contact_s: F32) -> None:
         last = len(contact_s) - 1
@@ -160,79 +161,85 @@ class Dampings:
         self._struck = sample(onset[again])
         self.begin = np.minimum(sample(released[:-1]), self._struck)
         """Sample at which each note, [n], starts to decay."""
-        # The contact that silences each note. Part of it may precede the next stroke.
-        fall = 2 * np.log(10)  # 40 dB
-        tail = float(max(fall, RESIDUE_RATIO * (fall + np.log(dampers.residue))))
-        target = contact_s[self.begin] + tail * self._constant_s
-        end = np.searchsorted(contact_s, target)
+        # Contact time at which a note, including its residue, has decayed by 40 dB.
+        decay = 2 * np.log(10)
+        constants = float(max(decay, RESIDUE_RATIO * (decay + np.log(dampers.residue))))
+        silent_contact_s = contact_s[self.begin] + constants * self._constant_s
+        end = np.searchsorted(contact_s, silent_contact_s)
+        # A new stroke before this end interrupts the contact until the new key is released.
         self._damped_again = sample(released[again])
-        rest = target - contact_s[self._struck] + contact_s[self._damped_again]
+        resumed_s = contact_s[self._damped_again]
+        later_end = np.searchsorted(
+            contact_s, silent_contact_s - contact_s[self._struck] + resumed_s
+        )
+        # The stroke after the new stroke stops the rest.
         after_next = np.append(again, len(notes))[again]
-        replaced = int(RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE)
-        over = sample(onset[after_next]) + replaced
-        later = np.minimum(np.searchsorted(contact_s, rest), over)
-        end = np.where(end > self._struck, np.maximum(later, self._struck), end)
+        restrike = int(RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE)
+        later_end = np.minimum(later_end, sample(onset[after_next]) + restrike)
+        end = np.where(end > self._struck, np.maximum(later_end, self._struck), end)
         self.end = np.where(end > last, last + 1, end)  # sample at which each note is silent
-        faded = contact_s[self.begin] + 3.5 * self._constant_s  # 30 dB, with the pedal halfway down
-        gone_s = np.searchsorted(contact_s, faded) / SAMPLE_RATE
-        self.gone_s = np.maximum(notes.released, np.where(faded > contact_s[-1], np.inf, gone_s))
-        """Time in seconds after which each note is inaudible, possibly before its offset."""
+        faded_contact_s = contact_s[self.begin] + 3.5 * self._constant_s  # decay by 30 dB
+        faded_s = np.searchsorted(contact_s, faded_contact_s) / SAMPLE_RATE
+        faded_s = np.where(faded_contact_s > contact_s[-1], np.inf, faded_s)
+        self.gone_s = np.maximum(notes.released, faded_s)
+        """Time in seconds at which each note, [n], becomes inaudible, or infinity. A half-pressed
+        pedal may make it earlier than the offset."""
 
     def apply(self, note: int, sound: F32) -> None:
-        """Damp ``sound``, the samples of a note from ``begin`` on, in place."""
+        """Damp, in place, the samples of a note from its ``begin`` on."""
         begin = int(self.begin[note])
         contact_s = self._contact_s[begin : begin + len(sound)]
         contact_s = contact_s - contact_s[0]
         struck = int(self._struck[note]) - begin
         if struck < len(sound):  # the new stroke lifts the damper until its own key is released
-            again = min(int(self._damped_again[note]) - begin, len(sound) - 1)
-            rest = np.maximum(contact_s[struck:] - contact_s[again], 0)
-            contact_s[struck:] = contact_s[struck] + rest
+            damped_again = min(int(self._damped_again[note]) - begin, len(sound) - 1)
+            new_contact_s = np.maximum(contact_s[struck:] - contact_s[damped_again], 0)
+            contact_s[struck:] = contact_s[struck] + new_contact_s
             self._restrike(sound[struck:])
         touched = int(np.searchsorted(contact_s, 0, side="right"))
         if touched < len(sound) and np.isfinite(self._constant_s[note]):
             self._damp(note, sound[touched:], contact_s[touched:])
-        if begin + len(sound) < len(self._contact_s):
+        if begin + len(sound) < len(self._contact_s):  # avoid a click within the excerpt
             fade = min(len(sound), int(0.02 * SAMPLE_RATE))
             sound[len(sound) - fade :] *= np.linspace(1, 0, fade, dtype=np.float32)
 
     def _damp(self, note: int, sound: F32, contact_s: F32) -> None:
-        """Damp ``sound`` in place. The decay of low partials is the sum of two exponentials, that
-        of the damper and that of the residue. A one-pole filter splits off partials above 2.5 times
-        the fundamental. They decay faster, because felt stops short waves first."""
+        """Damp ``sound`` in place. A one-pole filter separates low partials from partials above 2.5
+        times the fundamental. Low partials have a damped part and a slower residue. High partials
+        decay faster, because felt stops short waves first."""
         constant_s, frequency = float(self._constant_s[note]), float(self._frequency[note])
-        slow = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
-        full = np.square(np.square(slow))
-        high = full**self._dampers.treble_power
         residue = np.float32(self._dampers.residue)
-        full *= 1 - residue
-        slow *= residue
-        full += slow  # the gain of the low partials
+        slow_gain = np.exp(contact_s * np.float32(-1 / (RESIDUE_RATIO * constant_s)))
+        low_gain = np.square(np.square(slow_gain))  # slow_gain ** RESIDUE_RATIO
+        high_gain = low_gain**self._dampers.treble_power
+        low_gain *= 1 - residue
+        slow_gain *= residue
+        low_gain += slow_gain
         pole = float(np.exp(-2 * np.pi * 2.5 * frequency / SAMPLE_RATE))
         taps = np.array([1 - pole], np.float32), np.array([1, -pole], np.float32)
         low = signal.lfilter(*taps, sound)
-        full -= high
-        low *= full
-        sound *= high
+        # high_gain * (sound - low) + low_gain * low, computed in place
+        low_gain -= high_gain
+        low *= low_gain
+        sound *= high_gain
         sound += low
 
     def _restrike(self, old: F32) -> None:
-        """Reduce, in place, the motion of a string that the hammer strikes again. The rest of the
-        motion remains."""
-        restrike_s, left = self._dampers.restrike_s, np.float32(self._dampers.restrike_residue)
+        """Reduce, in place, the old vibration of a string from the moment of a new stroke."""
+        restrike_s, rest = self._dampers.restrike_s, np.float32(self._dampers.restrike_residue)
         time = np.arange(int(RESTRIKE_CONSTANTS * restrike_s * SAMPLE_RATE), dtype=np.float32)
         gain = np.exp(time * np.float32(-1 / (restrike_s * SAMPLE_RATE)))
-        old[: len(gain)] *= left + (1 - left) * gain[: len(old)]
-        old[len(gain) :] *= left
+        old[: len(gain)] *= rest + (1 - rest) * gain[: len(old)]
+        old[len(gain) :] *= rest
 
 
 Mechanics = dict[str, list[tuple[int, F32]]]
-"""Recorded noises by kind ("release" of a key and its damper, "pedal_down", "pedal_up"), each with
-the MIDI pitch of its key (0 for pedals) and samples with a peak of 1."""
+"""Recorded noises by kind: "release" (of a key), "pedal_down" and "pedal_up". Each noise has the
+MIDI pitch of its key (0 for the pedal) and samples with a peak of 1."""
 
 
 def load_mechanics(folder: Path) -> Mechanics | None:
-    """Read ``releases/`` of a bank's folder; None if the bank has none."""
+    """Read ``releases/`` in a bank's folder. Return None if it is missing."""
     index = folder / "releases" / "releases.json"
     if not index.exists():
         return None
@@ -247,14 +254,14 @@ def load_mechanics(folder: Path) -> Mechanics | None:
 
 
 def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int, rng: Rng) -> F32:
-    """Return float32 [length] with the noise of each key release and of each movement of the pedal,
-    [m, 3], relative to music with a peak of 1. Deeper pedal presses are louder."""
+    """Return the noises, float32 [length], of all key releases and pedal movements, for music with
+    a peak of 1. pedal: presses, [m, 3]. Deeper presses are louder."""
     out = np.zeros(length, np.float32)
     keys_db = float(rng.uniform(-55, -38))  # about 30 to 40 dB below a single note
     pedal_db = keys_db + float(rng.uniform(-6, 6))
 
-    def add(sound: F32, second: float, level_db: float) -> None:
-        at = int(second * SAMPLE_RATE)
+    def add(sound: F32, time_s: float, level_db: float) -> None:
+        at = int(time_s * SAMPLE_RATE)
         if 0 <= at < length:
             gain = np.float32(10 ** ((level_db + 3 * rng.standard_normal()) / 20))
             sound = sound[: length - at]
@@ -262,13 +269,13 @@ def mechanics_noise(mechanics: Mechanics, notes: Notes, pedal: F64, length: int,
 
     keys = np.array([key for key, _ in mechanics["release"]])
     nearest = np.abs(notes.pitch[:, None] - keys[None, :]).argmin(axis=1)
-    for index, second in zip(nearest, notes.released, strict=True):
-        add(mechanics["release"][index][1], float(second), keys_db)
+    for index, released_s in zip(nearest, notes.released, strict=True):
+        add(mechanics["release"][index][1], float(released_s), keys_db)
     for begin, end, depth in pedal:
         level_db = pedal_db + 20 * np.log10(max(0.1, depth))
-        for kind, second in (("pedal_down", begin), ("pedal_up", end)):
+        for kind, time_s in (("pedal_down", begin), ("pedal_up", end)):
             sounds = mechanics[kind]
-            add(sounds[rng.integers(len(sounds))][1], float(second), level_db)
+            add(sounds[rng.integers(len(sounds))][1], float(time_s), level_db)
     return out
 
 
@@ -279,7 +286,7 @@ RESPONSES = 3  # number of simulated pianos, each computed once per process
 @lru_cache(RESPONSES)
 def _strings_response(variant: int) -> F32:
     """Return the impulse response of all undamped strings of a piano. Each string resonates at its
-    first partials and decays by 60 dB within 15 s at the lowest string and 1.5 s at the highest."""
+    first six partials. The lowest string decays by 60 dB in 15 s, and the highest in 1.5 s."""
     rng = np.random.default_rng(variant)
     time = np.arange(2 * SAMPLE_RATE, dtype=np.float32) / SAMPLE_RATE
     response = np.zeros(len(time), np.float32)
@@ -298,8 +305,8 @@ def _strings_response(variant: int) -> F32:
 
 
 def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng) -> F32:
-    """Return the sound of the strings that resonate with ``audio``, float32 [n], to the extent that
-    a pedal of ``depth``, [n], lifts their dampers. A4 is ``tuning_cents`` above 440 Hz."""
+    """Return the sound, float32 [n], of the strings that resonate with ``audio``, [n]. The depth of
+    the pedal, [n], determines how freely they resonate. A4 is ``tuning_cents`` above 440 Hz."""
     response = _strings_response(int(rng.integers(RESPONSES)))
     position = np.arange(len(response)) * 2 ** (tuning_cents / 1200)
     response = np.interp(position, np.arange(len(response)), response).astype(np.float32)
@@ -307,7 +314,7 @@ def sympathetic_resonance(audio: F32, depth: F64, tuning_cents: float, rng: Rng)
     free = (1 - _contact(depth)).astype(np.float32)
     driven = audio * free
     rung = np.asarray(signal.oaconvolve(driven, response)[: len(audio)], np.float32)
-    # The gain follows ``free`` upwards immediately, and downwards with a time constant of fade_s.
+    # The gain follows ``free`` upwards at once, and downwards with a time constant of fade_s.
     fall = np.arange(len(audio)) / (fade_s * SAMPLE_RATE)
     rung *= np.exp(np.maximum.accumulate(np.log(free + 1e-6) + fall) - fall).astype(np.float32)
     before, after = float(np.linalg.norm(driven)), float(np.linalg.norm(rung))

@@ -1,7 +1,8 @@
 """Renders notes with the instruments of the bank.
 
 Each note uses the nearest recorded note. Linear interpolation of the oversampled recording changes
-its pitch. The result is looped if the note is longer, shaped and added to the mix.
+its pitch. A sustained recording is looped if the note is longer. The result gets the note's
+envelope and gain, and is added to the mix.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from training.music.synth.lines import Line, add_glide, add_swell, apply_phrasin
 
 REFERENCE_VELOCITY = 100.0
 FADED_DB = 12.0
-"""Decay during the release of a plucked or blown note after which its label ends. Labels of
-recorded guitars end after a decay of 14 dB. The release starts 40 to 80 ms earlier."""
+"""Decay after the release of a plucked or blown note at which its label ends. Labels of recorded
+guitars end after a decay of 14 dB, which takes 40 to 80 ms from the release."""
 BOWED = ("violin", "viola", "cello", "contrabass")
 """Instruments whose labels end with the bow stroke, because only reverberation follows."""
 
@@ -31,37 +32,39 @@ class Voice:
 
     instrument: Instrument
     gain_db: float = 0.0
-    dynamic_db: float = 35.0  # difference between velocity 10 and 100; linear in log velocity
-    balance: float = 0.5  # fraction, 0 to 1, of the recorded differences in loudness that remains
-    release_s: float = 0.1  # time constant of the decay after a bowed, blown or plucked note
-    dampers: pianos.Dampers | None = None  # for pianos, instead of ``release_s``
+    dynamic_db: float = (
+        35.0  # difference in level between velocity 10 and 100; linear in log velocity
+    )
+    balance: float = 0.5  # fraction, 0 to 1, of recorded differences in loudness that is kept
+    release_s: float = 0.1  # time constant of the decay after the end of a note
+    dampers: pianos.Dampers | None = None  # used instead of ``release_s`` for pianos
     detune_cents: float = 2.0  # standard deviation of the notes' tuning
     vibrato_cents: float = 0.0
     vibrato_hz: float = 5.5
-    line: Line = Line()  # phrasing of an instrument that sustains its notes
-    size_semitones: float = 0.0  # distance above a note at which its recording is picked
-    unison_cents: float = 0.0  # standard deviation of the tuning of the strings of a piano note
-    stretch: float = 0.0  # multiple of the usual stretch of pianos (pianos.stretch_cents)
+    line: Line = Line()  # phrasing of a sustained instrument
+    size_semitones: float = 0.0  # recordings are picked this far above a note
+    unison_cents: float = 0.0  # standard deviation between the strings of a piano note
+    stretch: float = 0.0  # factor of ``pianos.stretch_cents``
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """Audio, [samples], and its notes. Notes end where they have faded (FADED_DB), on bowed strings
-    where the bow leaves the string, and on pianos where the damper starts to fall. Some sound
-    remains after these times."""
+    """Audio, [samples], and its notes. A note ends when it has faded by FADED_DB, a bowed note when
+    the bow leaves the string, and a piano note when the damper starts to fall. Some sound remains
+    after these times."""
 
     audio: F32
     notes: Notes
     pedal: F64 | None = None
-    """Sustain pedal, [presses, 3] of begin and end in seconds and depth 0 to 1; None if unknown."""
+    """Presses of the pedal, [n, 3]: begin and end in seconds, and depth 0 to 1. None if unknown."""
     unknown: F64 | None = None
     """Regions in which labels are uncertain, [n, 4]: begin and end in seconds, the pitch (-1 for
-    all), and the uncertain labels (1: frame and offset, 2: onset, 3: both)."""
+    all pitches), and the uncertain labels (1: frame and offset, 2: onset, 3: all three)."""
 
 
 def shorten_repeats(notes: Notes) -> Notes:
-    """End each note where its part plays the same pitch again. Two notes of the same pitch that
-    start within 30 ms of each other become one note with the later end."""
+    """End each note where its part plays the same pitch again. Merge notes of a part with the same
+    pitch that start within 30 ms of each other. The merged note has the later end."""
     if len(notes) < 2:
         return notes
     notes = notes.where(np.lexsort((notes.onset, notes.pitch, notes.part)))
@@ -86,32 +89,33 @@ def render(
     pedal: F64,
     mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
-    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. Notes that
-    start outside 0..seconds, or that are too far from all recordings, are omitted from the audio
-    and from the notes of the result.
+    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. The audio and
+    the notes of the result omit notes that start outside 0..seconds, or whose pitch is more than
+    7.5 semitones from all recordings.
 
     Args:
-        pedal: presses as in :class:`Rendered`, which lift the dampers of pianos.
+        tuning_cents: pitch of A4 above 440 Hz.
+        pedal: presses as in :class:`Rendered`. They lift the dampers of pianos.
         mechanics: noises of the keys and the pedal of pianos.
     """
     audio = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
     played: list[Notes] = []
-    damped = any(voice.dampers for voice in voices)
+    has_piano = any(voice.dampers for voice in voices)
     depth = pianos.pedal_depth(pedal, len(audio))
     contact_s = pianos.contact_time(depth)
-    ringing = np.zeros_like(audio) if damped and len(pedal) else audio
+    pianos_audio = np.zeros_like(audio) if has_piano and len(pedal) else audio
     for part, voice in enumerate(voices):
         of_part = (notes.part == part) & (notes.onset >= 0) & (notes.onset < seconds)
-        into = ringing if voice.dampers else audio
-        played.append(_play(bank, notes.where(of_part), voice, into, contact_s, tuning_cents, rng))
-    if ringing is not audio:
-        audio += ringing
-        audio += pianos.sympathetic_resonance(ringing, depth, tuning_cents, rng)
-    if damped and mechanics:
+        mix = pianos_audio if voice.dampers else audio
+        played.append(_play(bank, notes.where(of_part), voice, mix, contact_s, tuning_cents, rng))
+    if pianos_audio is not audio:
+        audio += pianos_audio
+        audio += pianos.sympathetic_resonance(pianos_audio, depth, tuning_cents, rng)
+    if has_piano and mechanics:
         keys = joined([part for part, voice in zip(played, voices, strict=True) if voice.dampers])
         noise = pianos.mechanics_noise(mechanics, keys, pedal, len(audio), rng)
         audio += np.abs(audio).max(initial=0) * noise
-    return Rendered(audio, joined(played), pedal if damped else None)
+    return Rendered(audio, joined(played), pedal if has_piano else None)
 
 
 def _play(
@@ -123,7 +127,7 @@ def _play(
     tuning_cents: float,
     rng: Rng,
 ) -> Notes:
-    """Add one part to ``audio``. Return its notes with the offsets of their sound."""
+    """Add the notes of one part to ``audio``. Return them with the offsets of their sound."""
     instrument = voice.instrument
     preference = rng.uniform(0, 12, len(instrument.midi))  # varies which recordings are used
     pick = instrument.pick(notes.pitch + voice.size_semitones, notes.velocity, preference)
@@ -137,15 +141,14 @@ def _play(
     step = OVERSAMPLING * 2.0 ** ((shift + cents / 100) / 12)  # stored samples per sample
     begin = notes.onset * SAMPLE_RATE
     onset, length = instrument.onset[pick], instrument.length[pick]
-    # The attack of a recording precedes its onset, so playback starts earlier than the note. The
-    # recording of a slurred note is played from after its attack, and half of the transition
-    # precedes the onset.
+    # The attack of a recording precedes its onset, so playback starts earlier than the note. For a
+    # slurred note, playback skips the attack and starts half a transition before the note.
     transition = max(2, int(phrasing.transition_s * SAMPLE_RATE))
-    behind = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
-    entry = np.where(phrasing.slurred, np.minimum(behind, 0.4 * length), onset)
+    after_attack = onset + phrasing.skipped_s * SAMPLE_RATE * OVERSAMPLING
+    entry = np.where(phrasing.slurred, np.minimum(after_attack, 0.4 * length), onset)
     lead = np.where(phrasing.slurred, transition / 2, entry / step)
-    first = np.ceil(begin - lead).astype(np.intp)
-    phase = entry + (first - begin) * step
+    first = np.ceil(begin - lead).astype(np.intp)  # first sample of each note in the audio
+    phase = entry + (first - begin) * step  # position in the recording at this sample
     share = np.zeros(count, np.float32)
     if voice.dampers and rng.random() < 0.5:  # half of the pianos mix two dynamic layers
         other, share = neighbours(instrument, pick, notes.velocity)
@@ -155,18 +158,18 @@ def _play(
     other_string = 2 ** (mistuned * rng.standard_normal(count) / 1200)
     if voice.dampers:
         dampings = pianos.Dampings(notes, voice.dampers, contact_s)
-        falls, over, gone_s = dampings.begin, dampings.end, dampings.gone_s
+        falls, end, gone_s = dampings.begin, dampings.end, dampings.gone_s
     else:  # an exponential decay by 43 dB
         release = voice.release_s * SAMPLE_RATE
         fall = np.arange(int(5 * release) + 1, dtype=np.float32)
         fall = np.exp(-fall / np.float32(release))
         falls, gone_s = np.rint(notes.offset * SAMPLE_RATE).astype(np.intp), np.full(count, np.inf)
-        over = falls + len(fall) - 1
+        end = falls + len(fall) - 1
     held = falls - first
     loop_start, loop_end = instrument.loop_start[pick], instrument.loop_end[pick]
     looped = instrument.sustained & (loop_end > 0)
     recorded = np.floor((length - phase) / step).astype(np.intp)
-    total = over - first
+    total = end - first
     total = np.where(looped, total, np.minimum(total, recorded))
     total = np.minimum(total, len(audio) - first)
     gain_db = voice.dynamic_db * np.log10(notes.velocity / REFERENCE_VELOCITY)
@@ -196,9 +199,9 @@ def _play(
         if phrasing.glide[i] or vibrato_depth[i]:
             np.maximum(position, 0, out=position)
         if looped[i] and position[-1] >= loop_end[i]:
-            over = position >= loop_end[i]
-            length_of_loop = loop_end[i] - loop_start[i]
-            position[over] = loop_start[i] + (position[over] - loop_start[i]) % length_of_loop
+            is_beyond = position >= loop_end[i]
+            loop = loop_end[i] - loop_start[i]
+            position[is_beyond] = loop_start[i] + (position[is_beyond] - loop_start[i]) % loop
         else:
             np.minimum(position, float(length[i]), out=position)
         origin = int(instrument.start[pick[i]])
@@ -243,6 +246,7 @@ def _play(
 
 
 def _interpolate(source: NDArray[np.int16], position: F64) -> F32:
+    """Return the samples of ``source`` at fractional positions, [n], interpolated linearly."""
     index = position.astype(np.int32)
     fraction = (position - index).astype(np.float32)
     left = source.take(index).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The scores of the corpus (bundles of MIDI files, each with an index) and random notes."""
+"""Loads scores from bundles of MIDI files, each with an index, and draws random notes."""
 
 import json
 import zipfile
@@ -17,8 +17,10 @@ BUNDLES = {
     "midi_perf_index.json": "midi_perf.zip",
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
-"""Index and ZIP file of each bundle. Only the first is required."""
-TRANSCRIBED = "GiantMIDI-Piano"  # source that is not used, because another system transcribed it
+"""ZIP file of each bundle, by its index. Only the first bundle is required."""
+TRANSCRIBED = (
+    "GiantMIDI-Piano"  # source that is not used, because another system transcribed its notes
+)
 PITCH_LOW, PITCH_HIGH = 21, 108  # MIDI range of the piano and of all labels
 
 
@@ -27,8 +29,8 @@ class Piece:
     """One score or performance of the corpus."""
 
     ensemble: str
-    expressive: bool  # true if a person played it: timing, dynamics and pedal are real
-    collection: str  # folder of its file, such as ``pop909``
+    expressive: bool  # true for performances, whose timing, dynamics and pedal are real
+    collection: str  # folder of the file, such as ``pop909``
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
     pedal: F64
@@ -55,8 +57,8 @@ class Piece:
 
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
-    """Load the pieces of ``split`` ("train", "validation", "test") that have notes, in the order of
-    the indexes. Raises FileNotFoundError for a missing first index or ZIP file."""
+    """Load the pieces of ``split`` ("train", "validation" or "test") that have notes, in index
+    order. Raises FileNotFoundError if the first index or an index's ZIP file is missing."""
     pieces = []
     for index in indexes(folder):
         with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
@@ -67,7 +69,7 @@ def load_pieces(folder: Path, split: str) -> list[Piece]:
 
 
 def indexes(folder: Path) -> list[Path]:
-    """Return the index files of the bundles in a corpus folder."""
+    """Return the index file of each bundle in a folder, including the required first one."""
     return [folder / name for i, name in enumerate(BUNDLES) if not i or (folder / name).exists()]
 
 
@@ -96,15 +98,15 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
 
 
 STEPS = ([0, 2, 4, 5, 7, 9, 11], range(12), [0, 4, 7], [0, 3, 7], [0, 3, 6, 9], [0, 4, 8], [0, 7])
-"""Scales and chords of random lines, in semitones above the lowest note."""
+"""Scales and chords of random lines, in semitones above their lowest note."""
 
 Section = tuple[F64, F64, F64]  # onsets in seconds, durations in seconds, and pitches
 
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
-    """Return a sequence of random patterns in part 0, with pitches within ``low``..``high``. They
-    contain every pitch and interval. Scores, in contrast, follow harmony and rarely leave the
-    middle of the keyboard."""
+    """Return random patterns, one after another, in part 0 with pitches within ``low``..``high``.
+    The patterns include all pitches and intervals. Scores, in contrast, follow harmony and rarely
+    leave the middle of the keyboard."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
@@ -126,16 +128,16 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
 
 
 def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
-    """Return onsets and durations of a regular pulse with a random period between ``fastest_s`` and
-    ``slowest_s``."""
-    pace = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
-    onset = np.arange(0, span, pace)
-    onset = onset + rng.normal(0, 0.02 * pace, len(onset)).clip(-0.02, 0.02)
-    return np.maximum(onset, 0), np.full(len(onset), pace * rng.uniform(0.4, 1.6))
+    """Return onsets and durations of an almost regular pulse during ``span`` seconds. Its period is
+    drawn between ``fastest_s`` and ``slowest_s``."""
+    period_s = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
+    onset = np.arange(0, span, period_s)
+    onset = onset + rng.normal(0, 0.02 * period_s, len(onset)).clip(-0.02, 0.02)
+    return np.maximum(onset, 0), np.full(len(onset), period_s * rng.uniform(0.4, 1.6))
 
 
 def _line(span: float, centre: float, rng: Rng) -> Section:
-    """Return notes that go up and down a scale or a chord, or one repeated note."""
+    """Return a line up and down a scale or chord, or one repeated note."""
     onset, duration = _pulse(span, rng, 0.07, 0.5)
     if rng.random() < 0.3:
         return onset, duration, np.full(len(onset), centre)
@@ -146,7 +148,7 @@ def _line(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _clusters(span: float, centre: float, rng: Rng) -> Section:
-    """Return clusters of up to ten random pitches, with all intervals equally frequent."""
+    """Return clusters of two to ten notes, with pitches drawn uniformly around ``centre``."""
     onset, duration = _pulse(span, rng, 0.15, 1.5)
     sizes = rng.integers(2, 11, len(onset))
     width = np.repeat(rng.integers(3, 30, len(onset)), sizes)
@@ -156,6 +158,6 @@ def _clusters(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _single(span: float, centre: float, rng: Rng) -> Section:
-    """Return single notes separated by rests."""
+    """Return single notes, separated by rests."""
     onset, duration = _pulse(span, rng, 0.3, 2.0)
     return onset, duration * rng.uniform(0.4, 1.0), centre + rng.normal(0, 8, len(onset))

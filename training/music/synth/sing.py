@@ -1,9 +1,9 @@
 """Makes a recorded voice sing a melody.
 
-The consonant of a syllable precedes the note, the vowel is stretched over the note, and the pitch
-is replaced. The labels are those that a listener would write: a note starts where its vowel is
-loud, or in the middle of a slide from the previous note, and ends where the vowel fades. Its pitch
-is the semitone nearest to the sung pitch.
+The consonant of a syllable precedes the note. The vowel is stretched over the note, and its pitch
+is replaced. Labels match what is audible: a note starts with its vowel, or in the middle of a slide
+from the previous note. It ends where the vowel starts to fade. Its pitch is the semitone nearest to
+the sung pitch.
 """
 
 import numpy as np
@@ -18,39 +18,39 @@ from training.music.synth.render import REFERENCE_VELOCITY, Rendered
 from training.music.synth.voices import FFT, FRAMES_S, RATE, Singer, Syllable
 
 VOICE = INSTRUMENTS.index("voice")
-CHORD_S = 0.03  # notes that start within this time are a chord, of which the highest note is sung
+CHORD_S = 0.03  # notes that start within this time form a chord, and the highest note is sung
 SHORTEST_S = 0.09  # shorter notes are omitted
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
-"""Range of the distance, in semitones, of a melody's median pitch from the median pitch of the
-recorded speech or song."""
+"""Range, in semitones, in which a melody's median pitch should be above the median pitch of the
+recorded speech (SPOKEN) or singing (SUNG)."""
 
 
 class Habits:
-    """Habits of a singer."""
+    """Random habits of a singer."""
 
     def __init__(self, rng: Rng, alone: bool = True) -> None:
-        """alone: True if there is no accompaniment, so untrained singers may use any tuning."""
+        """alone: True if there is no accompaniment. Untrained singers may then use any tuning."""
         trained, hums = rng.random() < 0.4, rng.random() < 0.15
         self.tuning = rng.uniform(-0.5, 0.5) if alone and not trained else rng.normal(0, 0.16)
         """Semitones above concert pitch."""
-        self.melisma = rng.beta(1, 2)  # fraction of connected notes that share a syllable
+        self.melisma = rng.beta(1, 2)  # fraction of connected notes on the previous syllable
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
-        """Standard deviation, in frames, of the Gaussian that smooths steps of the pitch."""
+        """Standard deviation, in frames, of the Gaussian that smooths pitch changes."""
         self.scoop = rng.beta(1, 2)  # fraction of the notes that start below their pitch
-        self.fall = rng.beta(1, 4)  # fraction of the phrases whose last note falls in pitch
+        self.fall = rng.beta(1, 4)  # fraction of phrases that end with a falling pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
         self.vibrato_hz = rng.uniform(4.5, 7)
         self.detune = rng.uniform(0.05, 0.15) if trained else rng.uniform(0.1, 0.35)
         """Standard deviation of a note's pitch in semitones."""
         self.drift = rng.uniform(0.02, 0.1)  # standard deviation of the pitch change per second
-        self.size = np.exp(rng.normal(0, 0.07))  # factor of the resonances' frequencies
+        self.size = np.exp(rng.normal(0, 0.07))  # factor of the resonance frequencies
         self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # level of consonants
         self.muffled_hz = np.exp(rng.uniform(np.log(250), np.log(700))) if hums else np.inf
         """Frequency above which closed lips attenuate the sound by 12 dB per octave."""
 
 
 def line(notes: Notes) -> Notes:
-    """Return a melody for one voice: one note at a time, at least SHORTEST_S long."""
+    """Return a melody for one voice. Its notes do not overlap and last at least SHORTEST_S."""
     order = np.lexsort((-notes.pitch, notes.onset))
     notes = notes.where(order)
     keep, last = [], -np.inf
@@ -74,7 +74,7 @@ def shift_to_range(notes: Notes, singer: Singer, rng: Rng) -> Notes:
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
-    """Return phrases of steps, leaps, repeated notes and held notes in a scale."""
+    """Return a random melody in a scale: steps, leaps, repeated notes, held notes and rests."""
     scale = np.array([[0, 2, 4, 5, 7, 9, 11], [0, 2, 3, 5, 7, 8, 10]][rng.integers(2)])
     beat = float(np.exp(rng.uniform(np.log(0.22), np.log(0.8))))
     time, degree = float(rng.uniform(0.1, 1)), int(rng.integers(7))
@@ -96,8 +96,8 @@ def random_melody(seconds: float, rng: Rng) -> Notes:
 def sing(
     notes: Notes, singer: Singer, habits: Habits, seconds: float, tuning_cents: float, rng: Rng
 ) -> Rendered:
-    """Render a melody (:func:`line`) as audio of ``seconds``. The notes of the result have the
-    sung times and pitches."""
+    """Render a melody, which has the form that :func:`line` returns, to audio of ``seconds``. The
+    notes of the result have the sung times and pitches."""
     notes = notes.where((notes.onset >= 0.02) & (notes.onset < seconds - SHORTEST_S))
     notes = notes.ending(np.minimum(notes.offset, seconds))
     out = np.zeros(int(seconds * SAMPLE_RATE), np.float32)
@@ -112,7 +112,7 @@ def sing(
 
 
 class _Frames:
-    """Plan of a melody: source frame in the recordings, note and gain of each frame."""
+    """Plan of a melody: frame of the singer's recordings, note and gain for each sung frame."""
 
     def __init__(self, count: int) -> None:
         self.source = np.full(count, -1.0)  # -1 for silence
@@ -122,7 +122,7 @@ class _Frames:
         """Index of the note whose pitch each frame has, including frames between notes."""
         self.vowels: list[tuple[int, int, bool]] = []
         """For each note its first frame, the frame after its last frame, and True if the pitch
-        slides to it from the previous note."""
+        slides from the previous note to this one."""
 
     def write(self, notes: Notes, singer: Singer, habits: Habits, rng: Rng) -> Notes:
         """Assign syllables to frames. Return the notes with the times of their vowels."""
@@ -136,7 +136,9 @@ class _Frames:
             syllable = singer.syllables[int(words[word % len(words)])]
             begin, stop = int(first[group[0]]), int(last[group[-1]])
             # The consonant replaces the end of the previous note, but at most half of the note.
-            earliest = end if not self.vowels else min(end, sum(self.vowels[-1][:2]) // 2)
+            earliest = end
+            if self.vowels:
+                earliest = min(end, (self.vowels[-1][0] + self.vowels[-1][1]) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
             if self.vowels:
                 # At least 6 frames of silence or consonant precede a repeated note.
@@ -158,15 +160,15 @@ class _Frames:
             bounds = [*(int(frame) for frame in first[group]), stop]
             slides = [index > 0 for index in range(len(group))]
             self.vowels += zip(bounds[:-1], bounds[1:], slides, strict=True)
-        lead = 0
+        previous = 0  # end of the previous vowel; frames between two notes are divided equally
         for index, (begin, stop, _) in enumerate(self.vowels):
-            self.note[(lead + begin) // 2 if begin > lead else begin :] = index
-            lead = stop
+            self.note[(previous + begin) // 2 if begin > previous else begin :] = index
+            previous = stop
         bounds_s = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
         return notes.moved(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
 
     def _end_before(self, frame: int) -> None:
-        """End the last vowel at ``frame``, or in its middle if that is later."""
+        """End the last vowel at ``frame``, but not before its middle."""
         begin, end, slid = self.vowels[-1]
         stop = max(frame, (begin + end) // 2)
         if stop < end:
@@ -191,8 +193,8 @@ class _Frames:
             if not slid and rng.random() < habits.scoop:
                 depth, constant = rng.uniform(0.2, 2.5), rng.uniform(0.015, 0.06)
                 pitch[begin:end] -= depth * np.exp(-time / constant)
-            last = index + 1 == len(self.vowels) or self.vowels[index + 1][0] > end + 20
-            if last and rng.random() < habits.fall:
+            ends_phrase = index + 1 == len(self.vowels) or self.vowels[index + 1][0] > end + 20
+            if ends_phrase and rng.random() < habits.fall:
                 constant = rng.uniform(0.02, 0.06)
                 pitch[begin:end] -= rng.uniform(0.5, 3) * np.exp((time - time[-1:]) / constant)
             rise = np.clip((time - rng.uniform(0.05, 0.35)) / 0.2, 0, 1)
@@ -202,15 +204,15 @@ class _Frames:
         return pitch, nearest
 
     def joined(self, notes: Notes) -> Notes:
-        """Join each note that slides from the same pitch with the previous note."""
+        """Join each note with the previous note if it slides from the same pitch."""
         same = np.append(False, np.diff(notes.pitch) == 0)
         begins = ~(same & [slid for _, _, slid in self.vowels])
         last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
         return notes.where(begins).moved(offset=notes.offset[last])
 
     def synthesise(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
-        """Synthesise the frames. Resampling shifts the resonances. Frame period and pitch are
-        adapted so that the resampled audio has the intended duration and pitch."""
+        """Synthesise the frames, and resample the audio to shift its resonances. The frame period
+        and pitch compensate for the change in duration and pitch."""
         import pyworld  # its import prints a warning
 
         size, sounding = habits.size, self.source >= 0
@@ -235,7 +237,7 @@ class _Frames:
 
 
 def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
-    """Return the groups of notes that share a syllable, as lists of indexes."""
+    """Group notes that share a syllable. Return the indexes of each group's notes."""
     groups: list[list[int]] = []
     for index in range(len(notes)):
         gap = notes.onset[index] - notes.offset[index - 1] if index else np.inf
@@ -248,8 +250,8 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
-    """Return the recorded frame, possibly fractional, for each of ``length`` frames of a vowel.
-    Only the middle of the vowel is stretched."""
+    """Stretch the middle of a vowel so that it lasts ``length`` frames. Return its position in the
+    recorded frames, possibly fractional, for each frame."""
     natural = syllable.release - syllable.vowel
     edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge

@@ -1,8 +1,8 @@
-"""Recorded voices: spectral envelope and aperiodicity of their syllables.
+"""Analyses recorded voices: finds their syllables, spectral envelopes and aperiodicity.
 
-``speech.json`` and ``singing.json`` list recordings, with the keys ``file``, ``speaker`` or
-``singer``, and ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates pitch from
-timbre. Its results are cached because the analysis is slow.
+The files ``speech.json`` and ``singing.json`` list recordings. Each has ``file``, ``speaker`` or
+``singer``, and optionally ``held_out``. WORLD (M. Morise, F. Yokomori and K. Ozawa, 2016) separates
+pitch from timbre. Its results are cached because the analysis is slow.
 """
 
 import hashlib
@@ -25,26 +25,27 @@ FRAMES_S = 200  # analysis frames per second
 FFT = 1024  # FFT size of the spectral envelopes, which WORLD chooses at RATE
 COEFFICIENTS = 60  # number of coefficients of a coded envelope, whose error is at most 2 dB
 HELD_OUT_SINGERS = ("Erithacus", "sms_singing-female")
-"""Singers of ``singing.json`` that are used only for validation. The file does not mark any."""
+"""Singers of ``singing.json`` that are used only for validation. The file itself marks none."""
 CACHE_VERSION = 2
 
-QUIET_DB = -28.0  # voiced frames this far below the loud frames do not belong to a syllable
-DIP_DB = -6.0  # voiced runs are divided where they fall this far below their loudest frame
+QUIET_DB = -28.0  # voiced frames this far below loud frames do not belong to a syllable
+DIP_DB = -6.0  # level of a dip relative to the loudest frame; long voiced runs are divided there
 CORE_DB = -10.0  # level at which a vowel starts and ends, relative to its loudest frame
-SHORTEST, LONGEST = 14, 60  # length of a syllable in frames; longer runs are divided where they dip
-CONSONANT = 24  # maximum number of unvoiced frames of a syllable before its voiced frames
+SHORTEST, LONGEST = 14, 60
+"""Lengths in frames. Shorter voiced runs are not used. Longer runs are divided at their dips."""
+CONSONANT = 24  # maximum number of frames before a syllable's voiced frames
 
 
 @dataclass(frozen=True)
 class Syllable:
-    """Parts of a syllable. Each field except the last is the first frame of a part."""
+    """Parts of a syllable. The first four fields are the first frames of its parts."""
 
     begin: int  # consonant
     voiced: int  # voiced attack
     vowel: int
     release: int  # decay of the vowel
     end: int  # the frame after the syllable
-    level_db: float  # level of the loudest frame
+    level_db: float  # level of the loudest frame in dB
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Singer:
 
 @lru_cache(maxsize=2)
 def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
-    """Load the voices in a folder; none if it is missing. On first use they are analysed, and the
-    results are written to ``cache``. Raises ValueError or OSError for unreadable files."""
+    """Load the voices in a folder that have at least two syllables. Return none if the folder is
+    missing. For the cache and errors see ``load_singer``."""
     singers = []
     for index, key in (("speech.json", "speaker"), ("singing.json", "singer")):
         people: dict[str, list[dict[str, Any]]] = {}
@@ -80,8 +81,8 @@ def load_singers(folder: Path, cache: Path) -> tuple[Singer, ...]:
 def load_singer(
     name: str, files: Sequence[Path], cache: Path, sings: bool, held_out: bool = False
 ) -> Singer:
-    """Load the recordings of one person. On first use they are analysed, and the results are
-    written to ``cache``. Raises ValueError or OSError for a recording that cannot be read."""
+    """Load the recordings of one person. On first use, analyse them and write the results to
+    ``cache``. Raises ValueError or OSError for a recording that cannot be read."""
     digest = hashlib.sha256(bytes([CACHE_VERSION]))
     for file in files:
         digest.update(file.read_bytes())
@@ -101,8 +102,8 @@ def load_singer(
 
 
 def analyse(file: Path) -> dict[str, NDArray]:
-    """Return arrays with one row per frame: f0 in Hz (0 where unvoiced), level in dB, coded
-    envelope and coded aperiodicity."""
+    """Analyse a recording. Return arrays with one row per frame: f0 in Hz (0 where unvoiced), level
+    in dB, coded envelope and coded aperiodicity."""
     import pyworld  # its import prints a warning
 
     audio, rate = read_audio(file)
@@ -121,7 +122,7 @@ def analyse(file: Path) -> dict[str, NDArray]:
 
 
 def syllables(f0: F32, level_db: F32) -> tuple[Syllable, ...]:
-    """Return the syllables of a recording: voiced runs with the consonants before them."""
+    """Return the syllables of a recording, i.e. voiced runs with the consonants before them."""
     if not (f0 > 0).any():
         return ()
     loud = (f0 > 0) & (level_db > np.percentile(level_db[f0 > 0], 95) + QUIET_DB)

@@ -153,7 +153,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 if client.behind_s > TOO_LATE_S:
                     midi_out.silence()
                 else:
-                    midi_out.pedal(client.notes.pedal_down)  # presses it again after `silence`
+                    midi_out.pedal(client.notes.pedal_down)  # restores the pedal after `silence`
 
         task = asyncio.current_task()
         assert task is not None

@@ -29,13 +29,13 @@ from service.protocol.server_messages import (
 )
 
 WEBSOCKET_PATH = "/ws/transcribe"
-# Not an argument, because other users of the machine can see the arguments of a command.
+# The key is not an argument, because other users of the machine can see command lines.
 KEY_VARIABLE = "RSE_KEY"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
 # Maximum size of a message. ``done`` contains the MIDI file: about 12 bytes of base64 per note.
 MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
-# Statuses if the service is full or shutting down, or a proxy cannot reach a server (502, 504).
+# HTTP statuses of a service that is full or shutting down, or of a proxy that reaches no server.
 RETRYABLE = (429, 502, 503, 504)
 KEEPALIVE_S = 5.0  # interval of keepalive messages while no audio arrives
 MAX_UNACKNOWLEDGED_S = 2.0  # maximum audio in flight, unless the server's limit is smaller
@@ -211,5 +211,5 @@ class Session:
 
     @property
     def _reply_expected(self) -> bool:
-        """True if the server must send ``done``, or must acknowledge audio: the window is full."""
+        """True if the server must send ``done`` or, with a full window, acknowledge audio."""
         return self._stopping or self._in_flight > self._window

@@ -42,7 +42,7 @@ RANGE_CENTS = 50.0  # maximum distance of a sound from its pitch: half a semiton
 SCALE_CENTS = 4 * RANGE_CENTS
 STEM_REACH = 2  # number of columns on either side that the first convolution uses
 MAX_CACHED_HOPS = 32  # maximum age, in hops, of cached results that a stream reuses
-LOGIT_OFFSET = -4.0  # added to all logits (released code): at first, notes are improbable
+LOGIT_OFFSET = -4.0  # added to all logits (released code), so that notes are improbable at first
 
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
@@ -51,8 +51,8 @@ _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
-    maps: Count = 192  # m, features per position
-    blocks: Count = 2  # Beneš blocks; the final switch layer comes on top
+    maps: Count = 192  # m, number of features per position
+    blocks: Count = 2  # number of Beneš blocks, which one more switch layer follows
     norm: Literal["feature", "sequence", "none"] = "feature"
     """Normalisation in each switch unit: over features (paper's LayerNorm), over the sequence
     (released code), or none (an ablation)."""
@@ -96,7 +96,7 @@ class StridedConfig:
     """Standard deviation of the noise added to the waveform in training (released code)."""
     window: _Window = 8192
     """Number of samples, in the middle of the input, that the network uses. It predicts only the
-    frames inside these samples. If there are 128, this is the middle frame."""
+    frames inside these samples: only the middle frame if there are 128 samples."""
     fourier: Flag = False
     """True if the input is the interleaved complex spectrum of the window instead of its samples,
     as for the published MusicNet weights."""
@@ -116,7 +116,7 @@ class FilterbankConfig:
     semitones: ClassVar = 91  # number of pitches with filters; the highest is 4978 Hz
     bins_per_semitone: ClassVar = 3  # number of filters per pitch, evenly spaced
     kernel_lengths: ClassVar = (1024, 2048, 4096)
-    """Lengths in samples. Each filter uses the shortest kernel that resolves its semitone."""
+    """Lengths in samples. Each filter uses the shortest kernel that contains its window."""
     quality: ClassVar = 40.0  # number of periods in a filter's window, if the kernel is long enough
     floor_db: ClassVar = -90.0
     """Level of silence: a power, relative to a full-scale sine, added before the logarithm."""
@@ -160,7 +160,7 @@ class ModelConfig:
         heads, are_valid = self.heads, set(self.heads) <= set(HEADS)
         if heads[0] != "frame" or not are_valid or len(set(heads)) < len(heads):
             raise ValueError(
-                f"heads must be 'frame', then any others of {HEADS}, without repeats, not {heads}"
+                f"heads must be 'frame', then any others of {HEADS} without repeats; got {heads}"
             )
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
         if halved and self.rse.maps < 2:  # the first convolution has maps // 2 channels
@@ -178,7 +178,8 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Minimum look-ahead in hops: from the newest frame that a window predicts to its end."""
+        """Minimum look-ahead: hops from the newest frame that a window predicts to the window's
+        end."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 

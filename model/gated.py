@@ -58,11 +58,11 @@ class GatedSwitchUnit(nn.Module):
 
 
 def swap_half(x: Tensor) -> Tensor:
-    """Map (batch, n, m) to pairs, (batch, n/2, 2m), with the second halves of features swapped."""
+    """Map (batch, n, m) to pairs, (batch, n/2, 2m), with swapped second halves of the features."""
     batch, n, maps = x.shape
     pairs = x.reshape(batch, n // 2, 2, maps)
-    own, swapped = pairs.split([maps // 2, maps - maps // 2], dim=-1)
-    return torch.cat([own, swapped.flip(2)], dim=-1).flatten(2)
+    first, second = pairs.split([maps // 2, maps - maps // 2], dim=-1)
+    return torch.cat([first, second.flip(2)], dim=-1).flatten(2)
 
 
 class GatedBenesBlock(nn.Module):

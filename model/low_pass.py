@@ -1,6 +1,6 @@
 """Linear-phase low-pass filters: a sinc under a Kaiser window.
 
-The results equal those of ``scipy.signal.firwin``, which takes half a second to import.
+The results equal ``scipy.signal.firwin``, but the import of SciPy takes half a second.
 """
 
 import math
@@ -21,8 +21,8 @@ def kaiser(rejection_db: float, transition: float) -> tuple[int, float]:
 
 
 def low_pass(taps: int, edge: float, beta: float) -> NDArray[np.float64]:
-    """Return a filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, a fraction of
-    half the sample rate."""
+    """Return a filter, shape [taps], with a gain of 1 at 0 Hz and 1/2 at ``edge``, which
+    is a fraction of half the sample rate."""
     time = np.arange(taps) - (taps - 1) / 2
     response = np.sinc(edge * time) * np.kaiser(taps, beta)
     return np.asarray(response / response.sum())

@@ -40,8 +40,8 @@ class SymbolConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
-        """Return the configuration in a card. Raises ValueError for invalid fields, or if the card
-        is not that of a symbol network."""
+        """Return the configuration in a card. Raises ValueError for invalid fields, and for other
+        kinds of networks."""
         if data.get("kind") != KIND:
             raise ValueError("not the configuration of a symbol network")
         return cls(**{name: value for name, value in data.items() if name != "kind"})

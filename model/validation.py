@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @dataclass_transform(frozen_default=True)
 def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
-    """Return a decorator that makes a frozen dataclass, whose constructor validates its fields. The
+    """Return a decorator that makes a frozen dataclass whose constructor validates its fields. The
     constructor raises a ValueError with the first invalid field, its value and the constraint.
     options: further arguments of ``dataclasses.dataclass``."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnxruntime
 
-OFF = 0.4  # a note ends below this probability
+OFF = 0.4  # a note ends if its frame probability falls below this value
 
 
 def read_wav(path: str, rate: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def notes(graph: str, path: str) -> Iterator[tuple[float, float, int]]:
     onset_s, last_s = np.full(128, np.nan), 0.0
     earlier = previous = np.zeros(128)  # onset probabilities two frames ago and one frame ago
     for time_s, heads, limit in frames(graph, path):
-        # A note starts at the previous frame if its onset probability has a peak there.
+        # A note starts at the previous frame if the onset probability has a peak there.
         peak = (previous >= limit["onset_threshold"]) & (previous > earlier)
         peak &= previous >= heads["onset"]
         ends = ~np.isnan(onset_s) & (peak | (heads["frame"] < OFF))

@@ -83,7 +83,8 @@ class ColumnNetwork:
         Args:
             audio: samples from the start of the first window to the end of the last.
             new_hops: number of hops between windows, at most ``longest_slide``. For the first
-                window of a stream it is ``first``; for several windows, at least :attr:`reach`.
+                window of a stream, it is ``first``. If there are several windows, it must be at
+                least :attr:`reach`.
             windows: number of windows.
             shift: number of bins by which the filters of the new frames are shifted upwards.
         """

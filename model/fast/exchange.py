@@ -7,8 +7,7 @@ If the window moves by s patches, so does every position. A layer's pairs span p
 multiple of p, two positions that were a pair are still a pair, and the layer's output for them
 stays the same unless it depends on a changed column. Each layer therefore reuses outputs of the
 latest window that is a multiple of p patches older. Example: 8 octaves and 32 patches. The window
-moves by one patch, which also changes the five columns before the new ones (``#`` computed, ``.``
-reused)::
+moves by one patch, and five columns before the new ones change too (``#`` computed, ``.`` reused)::
 
                                       window        outputs by patch, oldest first
     bit 0, 1, 2  octaves of a patch   previous      ...........................#####
@@ -150,7 +149,7 @@ def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> 
 
 
 def _pair_order(positions: int, bit: int) -> Tensor:
-    """Return the positions in an order in which addresses that differ in ``bit`` are adjacent. Bit
-    -1 means the order of time."""
+    """Return the positions in an order in which addresses that differ only in ``bit`` are adjacent.
+    Bit -1 means the order of time."""
     order = torch.arange(positions)
     return order if bit < 0 else order.view(-1, 2, 1 << bit).transpose(1, 2).flatten()

@@ -9,8 +9,8 @@ Let k be a filter, h a low-pass filter, and z the low-passed audio at every four
 
 h is symmetric and would extend beyond the end of the filter, so r makes the newest hop exact. For
 older samples, the right side lacks the response of k above a few hundred hertz. In trained filters,
-this response is noise with at most ``ERROR_DB`` of the filter's energy. If a filter has more noise,
-all filters of its length use the original audio.
+this response is noise, at least 70 dB weaker than the filter (``ERROR_DB``). If a filter has more
+noise, all filters of its length use the original audio.
 
 The frames depend only on the window, not on the stream's history.
 """

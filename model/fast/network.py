@@ -1,4 +1,4 @@
-"""Fast inference with a filterbank network, with the same results as ``TranscriptionModel``.
+"""Fast inference for filterbank networks, with the same results as ``TranscriptionModel``.
 
 Batch norms are folded into the preceding convolutions, which use the memory format "channels last".
 The shuffle-exchange network is computed only for the frames that are used
@@ -185,8 +185,8 @@ class NetworkStream:
     the columns of the latest window, and outputs of the first half of the first Beneš block for a
     few windows. Only one thread may use it.
 
-    Silence precedes the first window. After a move by more than ``longest_slide``, the stream
-    restarts from silence."""
+    Silence precedes the first window. After a move by more than ``longest_slide`` hops, the
+    stream restarts from silence."""
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
         """frames: frames of each window whose columns and peaks the rows contain."""
@@ -206,7 +206,7 @@ class NetworkStream:
         return self.advance_batch([window], new_hops, shift)[0]
 
     def can_batch(self, new_hops: int) -> bool:
-        """True if :meth:`advance_batch` accepts several windows that are ``new_hops`` apart."""
+        """True if :meth:`advance_batch` accepts several windows ``new_hops`` hops apart."""
         if self._state is None or new_hops > self._network.longest_slide:
             return False
         changed = new_hops + self._network.reach

@@ -92,7 +92,7 @@ def by_input(weight: Tensor) -> Tensor:
 
 
 Plan = list[tuple[FastSwitch, Direction, Tensor | None]]
-"""Switch layers, each with the permutation of its outputs and the indexes to gather from them."""
+"""Switch layers, each with the permutation of its outputs and the indexes of outputs to gather."""
 
 
 class FastShuffleExchange:
@@ -119,9 +119,8 @@ class FastShuffleExchange:
         return self._run(x.float().contiguous(), self._plans(x.shape[1], positions, x.device))
 
     def finish(self, x: Tensor, positions: range) -> Tensor:
-        """Map the output of the first half of the first block to the output of the network at
-        ``positions``. x: (batch, n, m) float32, in the order that the half block's shuffles
-        produce."""
+        """Map the output of the first block's first half to the network's output at ``positions``.
+        x: (batch, n, m) float32, in the order after the shuffles of this half."""
         length = x.shape[1]
         layers_in_half = length.bit_length() - 2
         return self._run(x, self._plans(length, positions, x.device)[layers_in_half:])
@@ -141,7 +140,7 @@ class FastShuffleExchange:
                 plan.append((unit, layer.shuffle, None))
                 continue
             gather = torch.tensor(layer.gather, device=device)
-            sides = {index % 2 for index in layer.gather}  # which outputs of the pairs are needed
+            sides = {index % 2 for index in layer.gather}  # needed outputs of a pair
             if len(sides) == 1:
                 unit, gather = unit.half(sides == {1}), gather // 2
             plan.append((unit, "none", gather))

@@ -134,8 +134,8 @@ def bin_frequencies(config: FilterbankConfig) -> list[float]:
 
 def feature_indexes(filters: Tensor, shift: int, order: Tensor) -> Tensor:
     """Shift filters upwards by ``shift`` bins, and return their indexes among features that are in
-    this order. If a filter does not exist before or after the shift, its index is that of silence,
-    which follows the last bin."""
+    this order. For a filter that does not exist, before or after the shift, return the index of
+    silence, which follows the last bin."""
     bins = len(order)
     exists = (filters >= 0) & (filters < bins)
     shifted = filters + shift

@@ -104,8 +104,8 @@ class Gate:
         return None
 
     def _authenticate(self, scope: Scope, path: str, headers: Headers) -> ProtocolError | None:
-        """If the path requires a key or token, store the name of its client in the scope. Return an
-        error if the key or token is missing or invalid."""
+        """Store the client's name in the scope if the path requires a key or token. Return an error
+        if the key or token is missing or invalid."""
         # Every path that matches no route belongs to the page.
         is_open = path in DESCRIPTIONS or all(
             route.matches(scope)[0] is Match.NONE for route in self.routes.routes

@@ -60,7 +60,7 @@ class Keys:
         return name in self._limits
 
     def limit(self, name: str, kind: str) -> int | None:
-        """Return a client's limit of ``sessions`` or ``uploads``, or None if its entry has none."""
+        """Return the limit of a client ("sessions" or "uploads"), or None if its entry has none."""
         return self._limits.get(name, {}).get(kind)
 
     def reload_if_changed(self) -> None:

@@ -124,10 +124,11 @@ class CpuRunner:
         return rows + [stream.advance(window, due.new_hops, shift) for window in windows]
 
     def _is_exact(self, windows: int, new_hops: int) -> bool:
-        """True if computing this number of windows together gives the same bits as one by one."""
+        """True if computing this number of windows together gives the same bits as one by one.
+        The two are compared once, on noise."""
         key = (windows, new_hops)
         if key not in self._exact_windows:
-            generator = torch.Generator().manual_seed(0)  # compares once, with noise
+            generator = torch.Generator().manual_seed(0)
             noise = 0.1 * torch.randn(WINDOW + windows * new_hops * HOP, generator=generator)
             first, *others = noise.unfold(0, WINDOW, new_hops * HOP)
             single = self._fast.open_stream(_TYPICAL_POSITIONS)
@@ -141,8 +142,8 @@ class CpuRunner:
         return self._exact_windows[key]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
-        """Compute rows together only if this gives the same bits as one by one. It depends on the
-        CPU's kernels for the shape, so the first batch of each shape is computed both ways."""
+        """Compute rows together only if this gives the same bits as one by one. The first batch of
+        each shape is computed both ways, because the CPU has different kernels for each shape."""
         shape = (len(rows), positions.start, positions.stop)
         is_exact = self._exact_batches.get(shape)
         if len(rows) == 1 or is_exact is False:

@@ -1,8 +1,8 @@
 """Decodes the audio of a sound or video file with FFmpeg (PyAV), frame by frame.
 
 Only containers and codecs of recordings are allowed: no playlists, devices, video decoders or
-references to other files. Encoders add samples before the sound. FFmpeg drops these if the
-container states their number. Otherwise this module drops them.
+references to other files. Encoders add samples before the sound. FFmpeg drops these samples if the
+container states their number; otherwise this module drops them.
 """
 
 import ctypes
@@ -40,7 +40,8 @@ _CODECS = frozenset(
     + "8svx_exp 8svx_fib adpcm_yamaha shorten tak mpc7 mpc8 atrac3 atrac3p cook real_144".split()
     + "real_288 sipr truehd mlp mace3 mace6 qdm2".split()
 )
-# Samples before the sound, by codec: delay of LAME and of the MP3 decoder; one frame of AAC.
+# Number of samples added before the sound, by codec. MP3: delays of LAME and of the decoder. AAC:
+# one frame.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Containers in which a gap between timestamps is not an error, or is reported by another check.
@@ -50,13 +51,13 @@ _HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
 # First bytes of containers that FFmpeg does not recognise after an ID3 tag.
 _AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
 _EXTENSIBLE = 0xFFFE
-# Values of silence, unless 0, and of full scale, by sample format.
+# Sample value of silence (if not 0), and full scale, by sample format.
 _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to a pipe
 _TOLERANCE_S = 0.1  # maximum error of a stated duration
-# Largest block of memory that FFmpeg may allocate. Recordings need far less, but crafted files
-# state sizes of gigabytes.
+# Maximum size of one memory block that FFmpeg may allocate. Recordings need far less, but crafted
+# files state sizes of gigabytes.
 MAX_ALLOCATION_BYTES = 128 << 20
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
@@ -69,11 +70,11 @@ class Container:
         rate_hz: sample rate of the first frame.
         header_duration_s: duration that the header states or implies, or None.
         title: title tag of the file, or "".
-        corruption: first corrupt part so far, with its time, or None.
+        corruption: message about the first corrupt part so far, or None.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Raises ProtocolError."""
+        """Raises ProtocolError if the file has no sound or an unsupported format."""
         source = _WithoutHeaders(file)
         size = source.seek(0, io.SEEK_END)
         source.seek(0)
@@ -99,8 +100,8 @@ class Container:
         self._unwanted = _DELAYS.get(self._codec.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
         self._read = 0  # samples per channel
-        # Time of the next frame in the container. Sound may start later than the video, or after an
-        # empty edit.
+        # Expected time of the next frame; None if unknown. Sound may start later than the video, or
+        # after an empty edit, and a gap then precedes it.
         begin_us, streams = self._container.start_time, self._container.streams
         self._due_s = None if begin_us is None else begin_us / 1e6
         if len(streams) == 1:
@@ -108,12 +109,13 @@ class Container:
         self.corruption: str | None = None
         self.title = self._title()
         self.header_duration_s = self._length_s()
-        # ADTS has no header that states a duration: FFmpeg extrapolates it from the first frames.
+        # No header of ADTS states a duration. FFmpeg extrapolates it from the first frames.
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """Yield samples, float32 [n, channels] with n up to a few thousand, and their rate. Corrupt
-        and missing parts are silent, and set ``corruption``."""
+        """Yield samples, float32 [n, channels] with n up to a few thousand, and their rate. Silence
+        fills gaps in the timestamps and can be longer. Corrupt parts, missing parts and unexpected
+        gaps set ``corruption``."""
         for packet in self._packets:
             try:
                 decoded = self._codec.decode(packet)
@@ -127,7 +129,7 @@ class Container:
                     if not self._may_pause:
                         self._report_corruption(f"{gap / frame.rate:.1f} s are missing")
                     yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
-                    self._unwanted = 0  # the timestamps already count the encoder's samples
+                    self._unwanted = 0  # the timestamps already exclude the encoder's samples
                 self._read += gap + len(values)
                 drop = min(self._unwanted, len(values))
                 self._unwanted -= drop
@@ -179,14 +181,15 @@ class Container:
         self.corruption = self.corruption or f"the file is corrupt after {at_s:.1f} s: {reason}"
 
     def _gap(self, frame: AudioFrame) -> int:
-        """Return the number of samples that are missing before a frame, by its timestamp."""
+        """Return the number of samples that are missing before a frame according to its
+        timestamp."""
         length_s, due_s = frame.samples / frame.rate, self._due_s
         if frame.pts is None or frame.time_base is None:
             self._due_s = None if due_s is None else due_s + length_s
             return 0
         time_s = float(frame.pts * frame.time_base)
         self._due_s = time_s + length_s
-        # A chained stream starts at 0 again: its gap is negative.
+        # The timestamps of a chained stream restart at 0, which gives a negative gap.
         gap_s = 0.0 if due_s is None else time_s - due_s
         return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
@@ -209,7 +212,8 @@ class Container:
         return None
 
     def _expected_duration_s(self, head: bytes, size: int) -> float:
-        """Return the duration that the header states, or 0 if FFmpeg may have estimated it."""
+        """Return the duration that the header states, or 0 if FFmpeg may have computed it from the
+        size of the file."""
         rate = self._stream.codec_context.bit_rate
         if head[:4] == b"RIFF":  # FFmpeg reduces the stated size to the actual size
             stated = int.from_bytes(head[4:8], "little") + 8
@@ -220,7 +224,7 @@ class Container:
 
 
 class _WithoutHeaders:
-    """Binary file without HTTP headers or an ID3 tag that another program put before its data."""
+    """Binary file without the HTTP headers or ID3 tags that other programs put before its data."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
@@ -251,14 +255,14 @@ class _WithoutHeaders:
 
 @cache
 def _limit_allocations() -> None:
-    """Limit the allocations of the FFmpeg that PyAV bundles. Does nothing for another FFmpeg."""
+    """Limit the allocations of the FFmpeg that PyAV bundles. Has no effect on another FFmpeg."""
     for folder in ("av.libs", "av/.dylibs"):
         for path in Path(av.__file__).parents[1].joinpath(folder).glob("*avutil*"):
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
 
 
 def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
-    """Open a container, with FFmpeg limited to recordings. Raises ProtocolError."""
+    """Open a container with the allowed formats and codecs only. Raises ProtocolError."""
     _limit_allocations()
     options |= {
         "format_whitelist": ",".join(_CONTAINERS),
@@ -283,7 +287,8 @@ def _actual_codec(name: str, head: bytes) -> str:
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
     extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
-    # 24 bits in 32 are floats only in files of the first version of Adobe Audition.
+    # FFmpeg takes 24 valid bits of 32 for floats, as in files of the first Adobe Audition. Files
+    # with an extensible header contain integers.
     return "pcm_s32le" if name == "pcm_f24le" and extensible else name
 
 
@@ -294,7 +299,7 @@ def _values(frame: AudioFrame) -> NDArray[np.float32]:
     values = values.T if planar else values.reshape(-1, frame.layout.nb_channels)
     kind = frame.format.packed.name if planar else frame.format.name
     if kind not in _SCALES:
-        # AudioDecoder replaces values that are not finite as float32.
+        # Values too large for float32 become infinite, and AudioDecoder replaces them.
         with np.errstate(over="ignore", invalid="ignore"):
             return values.astype(np.float32, copy=False)
     integers = values.astype(np.float32)

@@ -1,7 +1,7 @@
 """Warns of live audio that is not the PCM that its client announced.
 
-FLAC, Ogg, WebM, MP4 and tagged MP3 are rejected by their first bytes (``protocol.options``). This
-module only warns: of the headers of PCM files, and of white noise, which may be compressed data.
+``protocol.options`` rejects FLAC, Ogg, WebM, MP4 and tagged MP3 by their first bytes. This module
+only warns about headers of PCM files, and about white noise, which may be compressed data.
 """
 
 import numpy as np
@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from service.protocol.options import AudioFormat, Encoding
 
-CHECKED_S = 10.0
-"""The first CHECKED_S of a session are checked for noise, in blocks of BLOCK_S."""
-BLOCK_S = 1.0
+CHECKED_S = 10.0  # duration from the start of a session that is checked for noise
+BLOCK_S = 1.0  # duration of the blocks that are checked separately
 # Compressed data, and samples in the wrong byte order, look like uniform noise with an RMS of 0.58
-# of full scale. Music is never white: its autocorrelation is large at some lag up to MAX_LAG.
+# times full scale. Music is never white: its autocorrelation is large at some lag up to MAX_LAG.
 MIN_RMS, MAX_CORRELATION, MAX_LAG = 0.4, 0.15, 8
 NOISE = (
     "the audio is white noise at full scale: it may be compressed data or have another "
@@ -32,7 +31,7 @@ class InputCheck:
         self._is_start = True
 
     def check(self, data: bytes) -> str | None:
-        """Return a warning, or None. A stream gets one warning at most."""
+        """Return a warning, or None. A stream gets at most one warning."""
         if not self._remaining:
             return None
         if self._is_start:
@@ -41,7 +40,7 @@ class InputCheck:
                 self._remaining = 0
                 return f"the audio starts like {name}: send its samples without the file header"
             if self._audio.encoding is not Encoding.PCM_S16LE:
-                # Compressed data read as floats soon contains an invalid sample.
+                # Compressed data in place of floats soon gives an invalid sample, which is an error.
                 self._remaining = 0
                 return None
         self._data += data
@@ -56,7 +55,7 @@ class InputCheck:
 
 
 def container_name(data: bytes) -> str | None:
-    """Return the format of the PCM file that starts with these bytes, or None."""
+    """Return the kind of PCM file that starts with these bytes, or None."""
     if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
         return "a WAV file"
     if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):

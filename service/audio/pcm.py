@@ -4,13 +4,13 @@ The mean of the channels suits most recordings. It is too quiet if some channels
 silent if one of two channels has inverted polarity (cable or plug-in). The weights of the channels
 are therefore chosen for each block of 100 ms:
 
-    power of the sum < 1/16 of the channels' power    use the loudest channel alone
-    otherwise                                         use the sum / number of active channels
+    power of the sum < 0.06 times the channels' power    use the loudest channel alone
+    otherwise                                            use the sum / number of active channels
 
 The sum includes silent channels, so that a channel is audible as soon as it becomes active. The
 thresholds have hysteresis, and a silent block changes nothing. To avoid clicks, the weights change
-linearly. In a stream they change during the block after the measured one. In a recording, which is
-mixed with a delay, they change during the block before it, so that no onset is lost.
+linearly. In a stream they change during the block after the measured block. A recording is mixed
+with a delay, so that they change during the block before it, and no onset is lost.
 
 The page mixes a microphone's channels by the same rules (``audio/downmix.js``).
 """
@@ -25,20 +25,20 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 # Maximum magnitude of a sample, 36 dB above full scale. Larger values are usually integers sent as
-# floats. The largest would overflow in the resampler and invalidate a complete window.
+# floats. Extreme values would overflow in the resampler and invalidate a complete window.
 MAX_AMPLITUDE = 64.0
 
 BLOCKS_PER_S = 10
-MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # maximum time by which ``restart_position`` goes back
+MIX_MS = 2 * 1000.0 / BLOCKS_PER_S  # maximum time from ``restart_position`` to its sample
 _HISTORY_BLOCKS = 40 * BLOCKS_PER_S  # number of blocks whose mix is stored
-# Power relative to full scale: a block below the first does not change the mix. A channel below the
-# second does not become active, and a channel above it stays active.
+# Powers relative to full scale. A block below _JUDGED does not change the mix. A channel below
+# _AUDIBLE does not become active, and a channel above _AUDIBLE stays active.
 _JUDGED, _AUDIBLE = 1e-8, 1e-6
-# Power relative to the loudest channel: below the first a channel becomes inactive, above the
-# second it becomes active.
+# Powers relative to the loudest channel. A channel becomes inactive below _DEAD, and active above
+# _ALIVE.
 _DEAD, _ALIVE = 1e-5, 1e-4
-# Power of the sum relative to all channels: below the first they cancel each other, above the
-# second they do not.
+# Powers of the sum relative to all channels. Below _CANCELLED the channels cancel each other. They
+# count as cancelled until the power exceeds _PRESENT.
 _CANCELLED, _PRESENT = 0.06, 0.3
 
 _Weights = tuple[float, ...]
@@ -56,8 +56,8 @@ class BadAudioError(ProtocolError):
     """A sample is NaN, infinite, or far beyond full scale. The rest of its chunk is dropped.
 
     Attributes:
-        samples: mono samples of the chunk before the invalid one.
-        dropped: number of dropped samples per channel.
+        samples: mono samples of the chunk before the invalid sample.
+        dropped: number of dropped samples per channel, including the invalid sample.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ def check_and_mix(
     position: int,
     mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
 ) -> NDArray[np.float32]:
-    """Return float samples [n, channels] mixed to mono, [n]. ``position`` is the index in the
-    stream of the first sample. Raises BadAudioError."""
+    """Return float samples [n, channels] mixed to mono, [n]. Raises BadAudioError. position: index
+    of the first sample in the stream."""
     valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
     if valid.all():
         return mix(values)
@@ -89,7 +89,8 @@ def check_and_mix(
 
 
 class PcmDecoder:
-    """Decodes a PCM byte stream to mono samples. An incomplete sample is kept for the next call."""
+    """Decodes a PCM byte stream to mono samples. Buffers an incomplete sample until the next call.
+    """
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """position, mix: see ``restart_position``."""
@@ -132,13 +133,13 @@ class PcmDecoder:
 
 class Downmix:
     """Mixes channels to mono. The result does not depend on the sizes of chunks, bit for bit. In a
-    recording the output is delayed by two blocks, until ``finish``.
+    recording the output is delayed by two blocks, and ``finish`` returns the last two.
 
     Attributes:
         position: index of the next sample.
-        mix: current mix of two channels; ``mean`` for any other number of channels.
-        reported_mix: mix reported to the user: `left` or `right` if the channels have ever
-            cancelled each other, else the current mix.
+        mix: current mix of two channels; MEAN for any other number of channels.
+        reported_mix: mix that is reported to the user: the first LEFT or RIGHT if the channels have
+            ever cancelled each other, else the current mix.
     """
 
     def __init__(
@@ -151,19 +152,19 @@ class Downmix:
         self._within = position % self._block
         self._delay = 2 * self._block if recording else 0
         self._before = self._weights = _WEIGHTS[mix]
-        self._delayed = self._measured = np.empty((0, 2), np.float32)  # _measured: present block
-        self._mixes = deque([mix], _HISTORY_BLOCKS)  # up to the present block
+        self._delayed = self._measured = np.empty((0, 2), np.float32)  # _measured: current block
+        self._mixes = deque([mix], _HISTORY_BLOCKS)  # up to the current block
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
-        """Return the position and the mix at which a new mixer must start to return the same
-        samples from ``sample`` on. ``sample`` must be at most 40 s ago."""
+        """Return the position and the mix with which a new mixer returns the same samples from
+        ``sample`` on. ``sample`` must be less than 40 s old."""
         start = max(0, sample // self._block - 1) * self._block
         back = (self.position - start) // self._block
         return start, self._mixes[max(-len(self._mixes), -1 - back)]
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Mix samples [n, channels] to mono, [n]. In a recording the number of returned samples
-        differs from n, because of the delay."""
+        """Mix samples [n, channels] to mono, [n]. In a recording, the delay makes the number of
+        returned samples differ from n."""
         mono = [_NOTHING]
         if values.shape[1] != self._delayed.shape[1]:
             mono.append(self.finish())
@@ -186,7 +187,7 @@ class Downmix:
         return np.concatenate(mono)
 
     def finish(self) -> NDArray[np.float32]:
-        """Return the delayed samples."""
+        """Return the samples that were still delayed, and restart."""
         delayed = self._delayed
         if 0 < len(delayed) < self._block:
             self._update_weights(delayed)

@@ -1,16 +1,17 @@
 """Resamples a stream to the model's rate. Output sample 0 is at input time 0.
 
-A linear-phase low-pass filter h (a Kaiser-windowed sinc), evaluated at the times of the output:
+The output is the input, filtered by a linear-phase low-pass h (a Kaiser-windowed sinc), at the
+times of the output samples:
 
     y[i] = sum over n of h(n / f_in - i / f_out) x[n],    |n - i f_in / f_out| <= reach
 
-For an output rate of 11,025 Hz it is flat to 4.5 kHz, above the highest note of a piano, and 70 dB
-down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the filter's
-length: 1.1 ms.
+For an output rate of 11,025 Hz the filter is flat to 4.5 kHz, above the highest note of a piano,
+and 70 dB down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the
+filter's length: 1.1 ms.
 
-Each output sample is the same sum in the same order, bit for bit, regardless of the chunks and of
-the first sample. (soxr at its default quality has a delay of 68 ms, and its output depends on the
-first sample.)
+Each output sample is the same sum in the same order, bit for bit. It does not depend on the chunks
+or on the first sample of the stream. (The output of soxr depends on the first sample. Its delay at
+the default quality is 68 ms.)
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _BATCH = 1024  # output samples computed at once, so that their products fit the
 
 @dataclass(frozen=True, slots=True)
 class RateRatio:
-    """Ratio of two sample rates, and the input samples that each output sample uses.
+    """Ratio of two sample rates, and the input samples on which each output sample depends.
 
     Attributes:
         up, down: output sample i is at input position i * down / up.
-        reach: half of the filter's length in input samples, which is also its delay; 0 if the rates
-            are equal.
+        reach: delay of the filter in input samples, which is half of its length; 0 if the rates are
+            equal.
     """
 
     up: int
@@ -56,15 +57,15 @@ class RateRatio:
         return cls(up, down, taps // 2)
 
     def first_input(self, output: int) -> int:
-        """Return the first input sample that an output sample depends on."""
+        """Return the index of the first input sample on which the sample ``output`` depends."""
         return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
     def inputs(self, outputs: int) -> int:
-        """Return the number of input samples that the first ``outputs`` (1 or more) depend on."""
+        """Return the number of input samples that the first ``outputs`` samples (at least 1) need."""
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:
-        """Return the number of output samples that the first ``inputs`` input samples complete."""
+        """Return the number of output samples that can be computed from the first ``inputs``."""
         return max(0, -((self.reach - inputs) * self.up // self.down))
 
 
@@ -78,7 +79,7 @@ class Resampler:
         self.ratio = RateRatio.of(input_rate_hz, output_rate_hz)
         self._received = self.ratio.first_input(first_output)
         self._returned = first_output
-        # Input samples that later outputs use. Silence precedes the stream.
+        # Input samples that later outputs need. Silence precedes the stream.
         self._buffer = np.zeros(self._received - self._first_needed, np.float32)
 
     def output_length(self, input_length: int) -> int:
@@ -87,7 +88,7 @@ class Resampler:
         return scaled // (2 * self.input_rate_hz)
 
     def process(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the output samples [m] that the next input samples [n] complete."""
+        """Return the output samples [m] that can be computed with the next input samples [n]."""
         if not self.ratio.reach:
             self._received += len(samples)
             self._returned += len(samples)
@@ -112,14 +113,14 @@ class Resampler:
 
     @property
     def _first_needed(self) -> int:
-        """First input sample that the next output depends on. It may precede the stream."""
+        """Index of the first input sample that the next output needs. It may be negative."""
         return self._returned * self.ratio.down // self.ratio.up - max(0, self.ratio.reach - 1)
 
     def _filter(
         self, inputs: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the output samples with the ascending indexes ``outputs``. ``begin`` is the index
-        of the first of ``inputs``."""
+        """Return the output samples with the ascending indexes ``outputs``. begin: index of the
+        first sample in ``inputs``."""
         ratio, taps = self.ratio, filter_taps(self.ratio)
         position, phase = np.divmod(outputs * ratio.down, ratio.up)
         width, step = taps.shape[1], inputs.itemsize
@@ -136,8 +137,9 @@ class Resampler:
 
 @lru_cache(maxsize=16)
 def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
-    """Return the filter's taps [phases, 2 * reach] for each phase of an output sample between two
-    input samples. Column k is the weight of input sample floor(i * down / up) + 1 - reach + k."""
+    """Return the taps of the filter, [phases, 2 * reach]. A phase is the position of an output
+    sample between two input samples. For output sample i, column k is the weight of input sample
+    floor(i * down / up) + 1 - reach + k."""
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
     _, beta = kaiser(REJECTION_DB, STOP - PASS)

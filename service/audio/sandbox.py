@@ -1,13 +1,14 @@
 """Decodes untrusted audio files in child processes with limits.
 
 FFmpeg trusts the tables of a file: an MP4 of 641 bytes can make it allocate gigabytes. A child may
-use MAX_MEMORY_BYTES more memory than at its start, MAX_CPU_S of CPU time, and no network. A child
-that exceeds a limit is ended, and the service reports that the file cannot be decoded.
+use MAX_MEMORY_BYTES more memory than at its start, and MAX_CPU_S of CPU time. It has no network
+access where the system allows this limit. A child that exceeds a limit stops, and the service
+reports that the file needs too much memory or time.
 
-A server process (``python -m service.audio.sandbox``) imports FFmpeg once and forks a child for
-each file, in milliseconds. For each file it receives two descriptors: the file, and a pipe for the
-child's packets. A packet is a byte for its kind, four for its length, then JSON or mono float32
-samples. The first packet contains the child's process ID.
+A server process (``python -m service.audio.sandbox``) imports FFmpeg once. It forks a child for
+each file, which takes milliseconds. For each file it receives two descriptors: the file, and a pipe
+for the child's packets. A packet consists of one byte for its kind, four bytes for its length, and
+JSON or mono float32 samples. The first packet contains the child's process ID.
 """
 
 import atexit
@@ -40,7 +41,7 @@ except ImportError:  # Windows
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
 DECODER_NICE = 10  # priority below that of live streams
-STALL_S = 10.0  # maximum time between two packets
+STALL_S = 10.0  # maximum time without data from a child
 MAX_PACKET_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
 MAX_REQUEST_BYTES = 64
@@ -52,7 +53,7 @@ TOO_COSTLY = "the file needs too much memory or time to be decoded"
 
 
 class _Server:
-    """Process that forks the children. It starts on first use, and again if it has exited."""
+    """Process that forks the children. It starts on first use, and restarts if it has exited."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +61,7 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def decode(self, file: BinaryIO, max_duration_s: float | None) -> int:
-        """Start a child for a file. Return the descriptor of the pipe with its packets."""
+        """Start a child for a file. Return the descriptor of the pipe with the child's packets."""
         packets, write_end = os.pipe()
         request, files = json.dumps(max_duration_s).encode(), [file.fileno(), write_end]
         try:
@@ -78,12 +79,12 @@ class _Server:
         return packets
 
     def _start(self) -> socket.socket:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         paths = os.pathsep.join(filter(None, sys.path))
-        with theirs:
+        with server_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "service.audio.sandbox"],
-                stdin=theirs.fileno(),
+                stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C in a terminal reaches only the service
@@ -92,7 +93,7 @@ class _Server:
         return self._socket
 
     def stop(self) -> None:
-        """End the process; the next file starts another."""
+        """End the process. The next file starts a new process."""
         with self._lock:
             self._stop()
 
@@ -110,7 +111,7 @@ atexit.register(stop_server)
 
 
 class SandboxedDecoder:
-    """An ``AudioDecoder`` in a child process, whose ID is ``pid``."""
+    """An ``AudioDecoder`` in a child process. ``pid`` is the ID of this process."""
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
         """Start a child that decodes ``file``, which must have a file descriptor and stay open.

@@ -1,20 +1,21 @@
 """Estimates the deviation of a performance from A4 = 440 Hz, and shifts the filterbank to match.
 
-In another tuning the notes lie between the network's pitches, and the spectral peaks deviate from
-the nearest pitches by the same number of cents on average. Each block of audio yields a vector, the
-mean of exp(2 pi i deviation / 100 cents) over its peaks. The angle of the leaky sum of these
-vectors is the deviation, and the sum is longer if the vectors agree. The network then uses filters
-that are ``shift`` bins higher, so that the remaining deviation is at most about half a bin (a bin
-is 33 cents, with three bins per semitone)::
+In another tuning, all notes deviate from the network's pitches by about the same number of cents.
+Each block of audio yields a vector: the mean of exp(2 pi i deviation / 100 cents) over its spectral
+peaks, weighted by their amplitudes. The angle of the leaky sum of these vectors gives the deviation
+of the performance. The sum is longer if the vectors agree. The network then uses filters that are
+``shift`` bins higher, so that the remaining deviation is at most about half a bin (a bin is 33
+cents, with three bins per semitone)::
 
     deviation   -50        -33        -17         0         17         33         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
 
-The estimate cannot distinguish a deviation of a semitone from none, so a performance that drifts by
-more than half a semitone is transcribed a semitone off from then on. Only peaks that do not move
-from one spectrum to the next count, which excludes glides, vibrato and noise. A singer therefore
-rarely changes the shift. This is intended, because unaccompanied singers drift: their notes are
-assigned to the nearest pitches. The estimate is causal, and the same for streams and recordings.
+The estimate cannot distinguish a deviation of one semitone from no deviation. If a performance
+drifts by more than half a semitone, the later notes are therefore transcribed a semitone off. Only
+peaks that do not move from one spectrum to the next count, which excludes glides, vibrato and
+noise. A singer therefore rarely changes the shift. This is intended: unaccompanied singers drift,
+and their notes should get the nearest pitches. The estimate is causal, and the same for streams and
+recordings.
 """
 
 from __future__ import annotations
@@ -29,25 +30,26 @@ from pydantic import Field
 
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
-TOLERANCE_CENTS = 17.0  # maximum deviation that is not followed: half a bin
-# Maximum deviation that is not followed if following it would assign the notes to other pitches. A
-# performance halfway between two pitches keeps its pitches until it drifts by 7 cents more.
+TOLERANCE_CENTS = 17.0  # remaining deviation (half a bin) above which the shift changes
+# The same limit if the new shift would assign the notes to neighbouring pitches. A performance
+# halfway between two pitches keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
 _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
-# Minimum length of the sum, in total and per block, at which the shift changes. Instruments reach
-# 0.3 to 0.9 per block and are followed after 1 to 4 s; singers reach 0.1 to 0.3, noise almost 0.
+# Minimum length of the sum, in total and per block, at which the shift may change. Instruments reach
+# 0.3 to 0.9 per block, so the shift follows them after 1 to 4 s. Singers reach 0.1 to 0.3, and noise
+# almost 0.
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
 _Sum = Annotated[float, Field(ge=-100, le=100)]
-_REMEMBERED = 2048  # number of stored estimates: 13 min, more than the segments in flight
+_REMEMBERED = 2048  # number of stored estimates: 13 min, more than all segments in flight
 
 _SPAN = 2048  # samples of a spectrum
 _STEP = 1024  # samples between spectra
 _BINS = 4096  # length of the Fourier transform
 _LOWEST_HZ, _HIGHEST_HZ = 150.0, 2500.0
 _PEAKS = 12  # maximum number of peaks per spectrum
-_FAINT = 10 ** (-30 / 20)  # minimum amplitude of a peak relative to the highest
-_SILENT = 1e-4  # minimum amplitude of a peak; a sine at full scale has 1
+_FAINT = 10 ** (-30 / 20)  # minimum amplitude of a peak relative to the highest peak
+_SILENT = 1e-4  # minimum amplitude of a peak relative to a sine at full scale
 _STEADY_CENTS = 8.0  # maximum movement of a peak between two spectra
 _WINDOW = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
 
@@ -58,7 +60,7 @@ class Tuning:
 
     Attributes:
         along, across: real and imaginary part of the leaky sum of the blocks' vectors.
-        blocks: leaky number of blocks with sound.
+        blocks: leaky count of blocks with a vector.
         shift: number of bins by which the filters are shifted upwards.
     """
 
@@ -68,7 +70,7 @@ class Tuning:
     shift: Annotated[int, Field(ge=-2, le=2)] = 0
 
     def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
-        """Return the estimate after one more block with sound."""
+        """Return the estimate after one more block. vector: the block's vector."""
         total = _DECAY * complex(self.along, self.across) + vector
         blocks = _DECAY * self.blocks + 1
         shift = self.shift
@@ -105,8 +107,8 @@ class Tuner:
         Args:
             tuning_hz: fixed frequency of A4; None to estimate it.
             first_sample: index of the first sample that will be written.
-            required_from: first sample at which the tuning is required, at least BLOCK - 1 after
-                first_sample unless both are 0.
+            required_from: first sample at which the tuning is required: at least BLOCK - 1 after
+                ``first_sample``, unless both are 0.
             tuning: estimate at ``required_from``.
         """
         self._bin_hz = rate_hz / _BINS
@@ -140,18 +142,18 @@ class Tuner:
         self._audio = audio[complete:]
 
     def at(self, sample: int) -> Tuning:
-        """Return the estimate at the last block boundary up to ``sample``. A window that ends
-        before ``sample`` uses its shift. Write all earlier samples first."""
+        """Return the estimate at the last block boundary up to ``sample``. Its shift applies to the
+        window that ends before ``sample``. Write all earlier samples first."""
         return self._fixed or self._estimates[max(self._first, sample - sample % BLOCK)]
 
     def offset_cents(self, end: int) -> float:
         """Return the filters' offset in cents, relative to A4 = 440 Hz or the fixed tuning, for a
         window that ends before the sample ``end``."""
-        above = 1200 * math.log2(self._hz / CONCERT_HZ)
-        return 100 / self._bins * self.at(end).shift - above
+        reference_cents = 1200 * math.log2(self._hz / CONCERT_HZ)
+        return 100 / self._bins * self.at(end).shift - reference_cents
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, short if few peaks are steady, or None if no peak is."""
+        """Return the block's vector, which is short if few peaks are steady; None without any."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]
@@ -169,7 +171,7 @@ class Tuner:
 def _peaks(
     height: NDArray[np.float64], first: int, bin_hz: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the highest peaks of a spectrum in cents above concert pitch, and their amplitudes.
+    """Return the highest peaks of a spectrum, in cents above A4 = 440 Hz, and their amplitudes.
     height: amplitudes of the bins from ``first - 1`` on."""
     inner = height[1:-1]
     peaks = np.flatnonzero((inner > height[:-2]) & (inner >= height[2:]) & (inner > _SILENT))

@@ -2,9 +2,9 @@
 
 Successive windows predict the same frames again, with more future audio each time. The tracker
 decodes the newest frame n of each window and the columns - 1 frames before it. A window with
-several new frames is decoded as if one window had ended at each of them. Monophonic music and
-singers are decoded like polyphonic music, because the best path would need later frames. For one
-pitch, let
+several new frames is decoded as if a separate window had ended at each new frame. Monophonic music
+and singers are decoded like polyphonic music, because the best path would need later frames. For
+one pitch, let
 
     o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
     p_n[f]            the probability that a note starts at f, a peak of o_n: o_n[f], or less at
@@ -12,9 +12,9 @@ pitch, let
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
     T(a)              the onset threshold at the age a, higher for younger frames (``early_odds``)
     r, m              ONSET_RADIUS, ``min_note_frames``
-    free              the first frame after the earlier events of the pitch
+    free              the first frame at which the pitch may start again
                       (``earliest_onset_frames``): max(m, 2 r + 1) frames after
-                      an onset, or the frame of an offset
+                      its last onset, or the frame of its last offset if that is later
 
 When window n arrives, the pitch
 
@@ -23,17 +23,18 @@ When window n arrives, the pitch
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold;
 
 * starts again under the same conditions if it already sounds. The old note ends where the evidence
-  that it sounds was greatest (``service.notes.base_tracker``), at the latest where the new one
-  starts;
-* ends by that evidence. The evidence of frame f is y_n[f] of the window in which the frame has the
-  age OFFSET_AGE, or A if that is less. The probability of younger frames is often still too low.
+  that it sounds was greatest (``service.notes.base_tracker``), or where the new note starts if that
+  is earlier;
+* ends where this evidence was greatest. The evidence of frame f is y_n[f] of the window in which
+  the frame has the age min(OFFSET_AGE, A). The probability of younger frames is often too low.
 
-A clear onset therefore starts its note at once, and an uncertain one after the full look-ahead at
-most. ``training.shipping.anytime_thresholds`` chooses T(a): the lowest threshold at which at most
-3 % of the peaks of that age are false notes that would not have started with the full look-ahead.
+A clear onset therefore starts its note at once. An uncertain onset starts its note after the full
+look-ahead at the latest. ``training.shipping.anytime_thresholds`` chooses T(a): the lowest
+threshold above which at most 3 % of the peaks of age a are new false notes. A false note is new if
+the note would not have started with the full look-ahead.
 
-The peak of one onset moves by up to r frames from window to window. ``free`` prevents it from
-starting a second note. Events are returned when they are decided, and are never retracted.
+The peak of one onset moves by up to r frames from window to window. ``free`` prevents the moved
+peak from starting a second note. Events are returned when they are decided, and never retracted.
 """
 
 import numpy as np
@@ -51,8 +52,8 @@ EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # default of ``e
 
 
 class AnytimeTracker(Tracker):
-    """Tracker of a stream whose frames appear again in successive windows. Decisions depend on the
-    newest window, ``free``, the sounding notes and, for offsets, ``history_frames`` windows."""
+    """Tracker of a stream whose frames appear again in successive windows. Onsets depend on the
+    newest window, ``free`` and the sounding notes. Offsets depend on ``history_frames`` windows."""
 
     def __init__(
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...], last_age: int
@@ -68,9 +69,10 @@ class AnytimeTracker(Tracker):
         self._min_onset_distance = max(settings.min_note_frames, 2 * ONSET_RADIUS + 1)  # frames
         self._earliest = np.zeros(PITCHES, np.int64)
         self._windows = np.zeros((self._n_heads, 0, PITCHES), np.float32)
-        self._next = self._shown = 0  # first column of the next window; columns in the block
+        self._next = 0  # first column of the next window
+        self._shown = 0  # number of columns in the block
         self.history_frames = WAIT + self._offset_age
-        # An onset may be up to half a frame before its frame. Its time is then corrected.
+        # The time of an onset may be half a frame before its frame, and is then corrected.
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, WAIT + self._offset_age - last_age)
 
@@ -86,8 +88,8 @@ class AnytimeTracker(Tracker):
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept a block, [heads, columns - 1 + new, 128]. It lacks the frames after the end of the
-        stream."""
+        """Accept a block, [heads, columns - 1 + new, 128]. At the end of a stream its last columns
+        may be missing."""
         self._shown = block.shape[1]
         before = max(0, self.columns - 1 - self._pushed)
         missing = self.columns - 1 + new - self._shown
@@ -107,9 +109,9 @@ class AnytimeTracker(Tracker):
         return events
 
     def onset_peaks(self, window: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-        """Return the onsets in the window above the lowest onset threshold, regardless of age and
-        of earlier notes: number of frames after n - A, pitch, and probability. Call it instead of
-        ``step``, to choose thresholds."""
+        """Return the onset peaks of a window, regardless of their age and of earlier notes: number
+        of frames after n - A, pitch, and p. A peak reaches the lowest onset threshold. Training
+        calls this method instead of ``step`` to choose thresholds."""
         missing = self.columns - window.shape[1]
         self._latest, self._oldest = np.pad(window, ((0, 0), (0, missing), (0, 0))), 0
         return [
@@ -118,7 +120,8 @@ class AnytimeTracker(Tracker):
         ]
 
     def _peaks(self) -> list[tuple[int, int]]:
-        """Return frame and pitch of the peaks f = n - A ... n that the frame head confirms."""
+        """Return frame and pitch of the onset peaks that the frame head confirms. The frames range
+        from n - A to n."""
         onset, frame = self._latest[self._onset], self._latest[self._frame]
         is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         is_peak[:ONSET_RADIUS] = False  # these frames are older than n - A

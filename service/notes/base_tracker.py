@@ -6,12 +6,12 @@ probabilities of its pitch, and b and w the bias and the offset weight of its in
 
     log(y / (1 - y)) + b - w max(0, log(z / (1 - z)) + OFFSET_ODDS)
 
-over the frames before f. The frame probability of a ringing string falls slowly, so its offset
-depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT frames
-have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
+over the note's frames before f. The frame probability of a ringing string falls slowly, so its
+offset depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
+frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
 new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
-``min_note_frames`` count as sounding. When the instrument of a note, and with it the bias, may
-change (``UPDATE_S``), the note either ends or its sum restarts.
+``min_note_frames`` or more count as sounding. At ``UPDATE_S`` the instrument of a note, and with it
+the bias, may change. The note then ends if the fall is DROP_BEFORE_UPDATE; else its sum restarts.
 """
 
 import math
@@ -28,15 +28,15 @@ from service.notes.frames import OVERTONES, add_log_odds, onset_shift
 from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
-OFFSET_ODDS = 2.0  # an offset probability counts above log-odds of -2 (0.12)
+OFFSET_ODDS = 2.0  # offset probabilities with log-odds above -2 (0.12) shorten a note
 DROP = 3.0  # fall of the sum that ends a note
 DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change in this frame
-VOICE_SHARE = 0.65  # share of the voice in the recent notes above which monophonic music is sung
-WAIT = 16  # number of frames (0.19 s) after the maximum at which a note ends
-# The log-odds of an overtone's onset are reduced by this share of their distance to the log-odds of
-# the stronger onset below it.
+VOICE_SHARE = 0.65  # share of the voice in the recent notes above which a line is decoded as sung
+WAIT = 16  # number of frames (0.19 s) without a new maximum that end a note
+# If a lower pitch has a likelier onset, the log-odds of its overtone's onset are reduced by this
+# share of the difference between the two log-odds.
 OVERTONE_DISCOUNT = 0.4
-ANY_PITCH = PITCHES // 2  # the pedal's row is the same at every pitch of the filterbank
+ANY_PITCH = PITCHES // 2  # the pedal's row has the same value at every pitch of the filterbank
 _MIN_PROBABILITY = 2e-3  # probabilities nearer to 0 or 1 are treated as equal
 
 
@@ -51,16 +51,16 @@ class _Sounding:
 
 
 class Tracker(ABC):
-    """Tracker of the notes of one stream. It decodes probabilities without NaN, from 0 to 1.
+    """Tracker of the notes of one stream. Its probabilities must be 0 to 1, without NaN.
 
     Attributes:
         columns, last_age: in anytime mode, the number of frames decoded from each window, and the
             age in frames at which a frame has its full look-ahead; else 1 and 0. The newest frame
             of a window has the age 0.
         history_frames: number of latest frames that affect the next decisions.
-        on_delay_frames, off_delay_frames: maximum delay beyond the look-ahead from a note's onset
-            and offset until it is decided.
-        dynamics: level to which velocities are relative.
+        on_delay_frames: maximum delay from a note's onset to its note_on, beyond the look-ahead.
+        off_delay_frames: maximum delay from its offset to its note_off, beyond the look-ahead.
+        dynamics: loudness to which velocities are relative.
     """
 
     columns, last_age = 1, 0
@@ -107,28 +107,29 @@ class Tracker(ABC):
 
     @property
     def earliest_onset_frames(self) -> dict[int, int]:
-        """In anytime mode, the earliest frame at which a silent pitch may start again, for pitches
-        of which earlier frames are still in the next windows."""
+        """In anytime mode, the earliest frame at which each silent pitch may start again. Pitches
+        that may start in all frames of the next windows are omitted."""
         return {}
 
     def resume(self, first_frame: int, point: ResumePoint) -> None:
         """Continue where another tracker of the same stream stopped. The next block starts with
-        ``first_frame``. The state is identical if this is 0 or ``history_frames`` before
-        ``point.frames``. Frames before the point give no events."""
+        ``first_frame``. For an identical state, this must be 0 or at least ``history_frames``
+        before ``point.frames``. Frames before the point give no events."""
         self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
         self.dynamics = point.dynamics
         for event in point.sounding:
             self._add_sounding(event)
 
     def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
-        """Set the number of recent notes of each instrument."""
+        """Adapt the onset threshold, and the choice between singing and other lines, to the
+        instruments. weights: number of recent notes by instrument."""
         self._onset_threshold = self.settings.onset_threshold_for(weights)
         self._sings = weights.get("voice", 0.0) > VOICE_SHARE * sum(weights.values())
 
     @abstractmethod
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept the next ``new`` frames. In anytime mode ``columns`` - 1 earlier frames precede
-        them. Then call ``step`` for each new frame. offset_cents: added to the row CENTS."""
+        """Accept a block of ``new`` frames. In anytime mode ``columns`` - 1 earlier frames precede
+        the new frames. Then call ``step`` for each new frame. offset_cents: added to row CENTS."""
 
     @abstractmethod
     def step(self) -> list[NoteEvent]:
@@ -142,12 +143,11 @@ class Tracker(ABC):
             note.bias, note.pedal_bias, note.offset_weight = evidence
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decide the last frames as if silence followed, and end all notes at ``end_frame`` or
-        before."""
+        """Decide the last frames as if silence followed. End all notes (see ``end_all``)."""
         return self.end_all(end_frame)
 
     def end_all(self, frame: int) -> list[NoteEvent]:
-        """End all notes at the frame or before."""
+        """End all notes at the frame or before. Each note lasts at least one frame."""
         ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
         return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
@@ -155,17 +155,17 @@ class Tracker(ABC):
         """Return the note_offs that the frame with the age ``offset_age`` decides."""
         frame = self._pushed - self._offset_age
         column = frame - self._oldest
-        probabilities, down = self._latest[self._frame, column], False
+        probabilities, is_pressed = self._latest[self._frame, column], False
         offsets = self._latest[self._offset, column] if self._offset is not None else None
         if self._pedal is not None:
-            pressed = self._latest[self._pedal, column, ANY_PITCH]
-            down = bool(pressed >= self.settings.pedal_on_threshold)
+            pedal = self._latest[self._pedal, column, ANY_PITCH]
+            is_pressed = bool(pedal >= self.settings.pedal_on_threshold)
         ended_pitches: list[int] = []
         for pitch, note in self._sounding.items():
             onset = note.event.frame
             held = onset + self._held_frames
             gain = _log_odds(float(probabilities[pitch])) + note.bias
-            if down:
+            if is_pressed:
                 gain += note.pedal_bias
             if offsets is not None and note.offset_weight:
                 odds = _log_odds(float(offsets[pitch])) + OFFSET_ODDS
@@ -184,14 +184,15 @@ class Tracker(ABC):
         return [self._end_at_best(pitch, end, end) for pitch in sorted(ended_pitches)]
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
-        """Return the onset probabilities within ONSET_RADIUS of a frame."""
+        """Return the onset probabilities within ONSET_RADIUS of a frame, [frames] or [frames, n]
+        for n pitches."""
         column = frame - self._oldest
         span = slice(column - ONSET_RADIUS, column + ONSET_RADIUS + 1)
         return self._latest[self._onset, span, pitch]
 
     def _onset_probability(self, frame: int, pitch: int) -> float:
-        """Return the probability that a note starts at a peak: less than the onset probability if
-        the pitch is an overtone of a likelier onset."""
+        """Return the probability that a note starts at an onset peak. It is less than the onset
+        probability if the pitch is an overtone of a pitch with a likelier onset."""
         own = float(self._latest[self._onset, frame - self._oldest, pitch])
         lower = [pitch - interval for interval in OVERTONES if interval <= pitch]
         strongest = min(float(self._onsets(frame, lower).max(initial=0.0)), 1 - _MIN_PROBABILITY)
@@ -201,7 +202,7 @@ class Tracker(ABC):
         return add_log_odds(own, -OVERTONE_DISCOUNT * excess)
 
     def _onset_time(self, frame: int, pitch: int) -> float:
-        """Return the onset time of a peak in frames."""
+        """Return the time, in frames, of the onset whose peak is at ``frame``."""
         column = frame - self._oldest
         shift = onset_shift(self._latest[self._onset, column - 1 : column + 2, pitch])
         return max(0.0, frame + shift + self.settings.onset_correction_frames)
@@ -217,7 +218,8 @@ class Tracker(ABC):
     def _velocity_at(self, frame: int, pitch: int) -> int:
         if self._velocity is None:
             return DEFAULT_VELOCITY
-        # The velocity head is trained around onsets, so use its value at the likeliest onset.
+        # The velocity head is trained around onsets, so use its value at the frame of the highest
+        # onset probability.
         nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
         loudness = float(self._latest[self._velocity, nearest - self._oldest, pitch])
         self.dynamics = self.dynamics.after(loudness)
@@ -230,8 +232,8 @@ class Tracker(ABC):
         self._sounding[event.pitch] = _Sounding(event, best, *evidence)
 
     def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        """End a note where the evidence is greatest, or at the given frame and time if that is
-        earlier."""
+        """End a note at the frame of the greatest evidence, or at ``frame`` and ``time_frames`` if
+        that is earlier."""
         best = self._sounding[pitch].best
         if best < frame:
             return self._end(pitch, best, best)

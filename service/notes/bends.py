@@ -1,15 +1,15 @@
 """Tracks the pitch curves of sounding notes: vibrato, portamento and drift.
 
-A network's row CENTS contains the distance of the spectral peak at each pitch from that pitch
-(``SpectralPeaks``). The curve of a note follows the peak from frame to frame, also to neighbouring
-pitches, at most MAX_SEMITONES away::
+The network's row CENTS contains, for each pitch, the distance in cents from the pitch to a spectral
+peak nearby (``SpectralPeaks``). The curve of a note follows this peak from frame to frame. The peak
+may move to neighbouring pitches, at most MAX_SEMITONES away::
 
     at pitch 61        . . . . . . -40 -20 -35 . . .
     at pitch 60        . . 0 20 45 .   .   .   40 20 .
     curve of note 60   . . 0 20 45 60  80  65  40 20 .    cents
 
-Filters respond with a delay, which is longer at low pitches. The value of a frame is therefore read
-from a later frame (``lag``). Values are reported in batches of BATCH_FRAMES.
+The filters of low pitches respond with a delay (``lag``). The value of a frame is therefore read
+that many frames later. Values are reported in batches of BATCH_FRAMES.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from service.protocol.options import Count
 BATCH_FRAMES = 8  # frames from one report to the next
 MAX_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
-_LATER_BELOW = (43, 53, 68)
-HISTORY_FRAMES = 64  # maximum age of a curve when its note is decided
+_LATER_BELOW = (43, 53, 68)  # below each of these pitches, the delay is one frame longer
+HISTORY_FRAMES = 64  # number of stored rows: from a note's onset to the frame that decides it
 
 
 def lag(pitch: int) -> int:
     """Return the delay of a pitch's filters in frames, measured on rendered vowels with vibrato."""
-    return sum(pitch < above for above in _LATER_BELOW)
+    return sum(pitch < limit for limit in _LATER_BELOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """State of a sounding note's curve: the first frame that has not been reported, and the cents
-    of the frame before it (0 at the onset)."""
+    """State of a sounding note's curve: the first unreported frame, and the cents of the frame
+    before it (0 at the onset)."""
 
     frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
@@ -69,15 +69,15 @@ class BendTracker:
         self._pitches = {event.note_id: event.pitch for event in sounding}
         self.curves = {note: curves[note] for note in self._pitches if note in curves}
 
-    def append_rows(self, row: NDArray[np.float32], offset_cents: float) -> None:
-        """Append the row CENTS of the next frames, [n, PITCHES], plus ``offset_cents``."""
-        (self._rows,) = self._frames.append(row[None])
-        self._offsets = [*self._offsets, *[offset_cents] * len(row)][-len(self._rows) :]
-        self._stop += len(row)
+    def append_rows(self, rows: NDArray[np.float32], offset_cents: float) -> None:
+        """Append the next n frames. rows: [n, PITCHES] of CENTS. offset_cents: added to rows."""
+        (self._rows,) = self._frames.append(rows[None])
+        self._offsets = [*self._offsets, *[offset_cents] * len(rows)][-len(self._rows) :]
+        self._stop += len(rows)
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:
-        """Return the note tracker's events at ``frame``, and the new part of a note's curve before
-        its note_off and at the end of a batch."""
+        """Return the note tracker's events at ``frame`` and the new bends. Bends of a note precede
+        its note_off. At the end of a batch, the bends of all sounding notes follow the events."""
         out: list[Event] = []
         for event in events:
             if event.kind == "note_on":
@@ -99,27 +99,29 @@ class BendTracker:
         curve = self.curves.get(note)
         if curve is None or curve.frame >= end:
             return []
-        at = curve.frame + lag(pitch) - (self._stop - len(self._rows))
-        values, now = [], curve.cents
-        span = slice(max(0, at), max(0, at) + end - curve.frame)
-        for row, raised in zip(self._rows[span], self._offsets[span], strict=True):
-            now = round(_followed(row, pitch, now - raised) + raised, 1)
-            values.append(now)
-        self.curves[note] = Curve(end, now)
+        first_stored = self._stop - len(self._rows)  # frame of the first row
+        first = max(0, curve.frame + lag(pitch) - first_stored)
+        span = slice(first, first + end - curve.frame)
+        values, cents = [], curve.cents
+        for row, offset in zip(self._rows[span], self._offsets[span], strict=True):
+            cents = round(_follow_peak(row, pitch, cents - offset) + offset, 1)
+            values.append(cents)
+        self.curves[note] = Curve(end, cents)
         time_s = round(curve.frame * self._frame_seconds, 6)
         return [BendEvent(note, pitch, curve.frame, time_s, tuple(values))]
 
 
-def _followed(row: NDArray[np.float32], pitch: int, before: float) -> float:
-    """Return the cents above the pitch, given ``before``, the cents at the previous frame."""
+def _follow_peak(row: NDArray[np.float32], pitch: int, before: float) -> float:
+    """Return the distance in cents from a pitch to the peak that its note follows. before: this
+    distance in the previous frame."""
     semitones = min(MAX_SEMITONES, max(-MAX_SEMITONES, round(before / 100)))
-    cents = _at(row, pitch + semitones)
-    if math.isnan(cents):  # no sound: no change
+    cents = _peak_cents(row, pitch + semitones)
+    if math.isnan(cents):  # silence leaves the curve unchanged
         return before
     step = 1 if cents > 0 else -1
     # At the edge of its range the peak may belong to the next pitch.
     while abs(cents) > _EDGE_CENTS and abs(semitones + step) <= MAX_SEMITONES:
-        next_cents = _at(row, pitch + semitones + step)
+        next_cents = _peak_cents(row, pitch + semitones + step)
         if math.isnan(next_cents) or step * next_cents < -_EDGE_CENTS:
             break
         semitones, cents = semitones + step, next_cents
@@ -128,7 +130,7 @@ def _followed(row: NDArray[np.float32], pitch: int, before: float) -> float:
     return 100 * semitones + cents
 
 
-def _at(row: NDArray[np.float32], pitch: int) -> float:
-    """Return the peak's distance from a pitch in cents, or NaN if there is no peak."""
+def _peak_cents(row: NDArray[np.float32], pitch: int) -> float:
+    """Return the distance in cents from a pitch to the peak near it, or NaN without a peak."""
     value = float(row[min(PITCHES - 1, max(0, pitch))])
     return (value - 0.5) * SCALE_CENTS if value > 0 else math.nan

@@ -1,4 +1,4 @@
-"""Converts the probabilities of a stream to events: notes with instruments, bends and pedal."""
+"""Converts a stream's probabilities to events: notes with instruments, bends, and pedal events."""
 
 from collections import deque
 from dataclasses import replace
@@ -21,8 +21,8 @@ from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 TRACKED = ("frame", "onset", "velocity", "offset", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
-"""Instruments that rarely play monophonic music. If a stream has only these, all of its music is
-decoded as polyphonic, which takes fewer frames."""
+"""Instruments that rarely play monophonic music. If a stream has no others, all of its music is
+decoded as polyphonic, which has a shorter delay."""
 # The onset probability of a network without an onset head is the rise of its frame probability over
 # this number of frames.
 RISE = 3
@@ -30,8 +30,8 @@ PEDAL_FRAMES = 8  # 93 ms, averaged because the pedal's probability flickers whi
 
 
 class EventDetector:
-    """Detects the events of one stream, in the order of the frames that decide them. The events do
-    not depend on the sizes of blocks."""
+    """Detects the events of one stream, in the order in which frames decide them. The events do not
+    depend on the sizes of blocks."""
 
     def __init__(
         self,
@@ -49,14 +49,15 @@ class EventDetector:
                 required.
             instruments: possible instruments of a note; empty for all instruments of the heads.
             last_age: in anytime mode, the age in frames at which a frame has its full look-ahead.
-            bends: True to report the pitch of notes, if there is a row CENTS.
+            bends: True to report the pitch curves of notes. Ignored if ``heads`` lacks CENTS.
         """
         self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
         self.instruments = self._classifier.classes
         if last_age is not None or self.instruments and set(self.instruments) <= set(CHORDAL):
             settings = replace(settings, line=None)
         sung = settings.line and "voice" in self.instruments
-        tracked = [name for name in (*TRACKED, *((CENTS,) if sung else ())) if name in heads]
+        tracked = [name for name in TRACKED if name in heads]
+        tracked += [CENTS] if sung and CENTS in heads else []
         self._rows = [heads.index(name) for name in tracked]
         self._earlier: NDArray[np.float32] | None = None
         if "onset" not in heads:
@@ -114,14 +115,14 @@ class EventDetector:
         block is decoded as the newest frame of a window.
 
         Args:
-            block_frames: length of the block. None means the length of the array. At the end of a
-                stream the array may be shorter than the block. In anytime mode the missing frames
-                still decide earlier frames.
-            offset_cents: offset of the network's pitches from the pitches of bends.
+            block_frames: number of frames in the block; None if the array is complete. At the end
+                of a stream, the array may lack frames. In anytime mode, steps for the missing
+                frames still decide earlier frames.
+            offset_cents: offset of the filterbank in cents, which is added to the row CENTS.
         """
         decoded = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
-        first_settled = before - self._tracker.last_age  # next column with full look-ahead
+        first_settled = before - self._tracker.last_age  # first column that now has full look-ahead
         new = decoded.shape[1] - before if block_frames is None else block_frames
         settled = decoded[:, first_settled : first_settled + new]
         new = settled.shape[1]
@@ -160,15 +161,16 @@ class EventDetector:
         return self._bends.step(frame, classified) if self._bends else list(classified)
 
     def _pedal_changes(self, probability: float) -> bool:
-        """Add the next probability. Return True if the mean of the latest PEDAL_FRAMES presses or
-        releases the pedal. A press needs recent notes of an instrument with a pedal, unless the
-        instruments are unknown."""
+        """Add the next probability. Return True if the mean of the latest PEDAL_FRAMES indicates a
+        press or a release of the pedal. A press needs recent notes of an instrument with a pedal,
+        unless the instruments are unknown."""
         self._presses.append(probability)
         mean, settings = sum(self._presses) / PEDAL_FRAMES, self._settings
         if self._pressed:
             return mean < settings.pedal_off_threshold
-        if mean < settings.pedal_on_threshold or not self.instruments:
-            return mean >= settings.pedal_on_threshold
+        is_press = mean >= settings.pedal_on_threshold
+        if not is_press or not self.instruments:
+            return is_press
         return self._classifier.belief.share(PEDAL_INSTRUMENTS) >= settings.pedal_presence_threshold
 
     def _change_pedal(self, frame: int) -> PedalEvent:

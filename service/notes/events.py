@@ -13,13 +13,13 @@ class NoteEvent:
     """Start or end of a note, or a change of its instrument while it sounds.
 
     Attributes:
-        kind: every note_on has exactly one note_off. At most one note_update comes between them. It
+        kind: every note_on has exactly one note_off. At most one note_update comes in between, and
             repeats the note_on with another instrument.
         note_id: number of the note in its performance, from 0.
         pitch, velocity: MIDI note number, 0 to 127, and velocity, 1 to 127.
         confidence: the model's probability of this note, 0 to 1.
-        frame: index of the frame. Frames are ``HOP`` samples of the model's rate apart.
-        time_s: position in the audio, less than a frame from ``frame``.
+        frame: index of the frame. Frame f is at sample f * ``HOP`` at the model's rate.
+        time_s: position in the audio. It differs from the frame's position by less than a frame.
         instrument: one of ``model.config.INSTRUMENTS``, or None without instrument heads.
         instrument_probability: 0 to 1, relative to the possible instruments.
     """
@@ -47,8 +47,8 @@ class PedalEvent:
 
 @dataclass(frozen=True, slots=True)
 class BendEvent:
-    """Pitch of a sounding note in the frames from ``frame`` on: cents above ``pitch`` at
-    A4 = 440 Hz, or at the ``tuning_hz`` that was set."""
+    """Pitch of a sounding note in successive frames from ``frame`` on. ``cents`` are above
+    ``pitch``, relative to A4 = 440 Hz or to the option ``tuning_hz``."""
 
     note_id: int
     pitch: int
@@ -62,7 +62,7 @@ Event = NoteEvent | PedalEvent | BendEvent
 
 
 def is_optional_event(event: Event) -> bool:
-    """True for events that are sent only if ``updates`` was requested."""
+    """Return True for events that are sent only if the client set the option ``updates``."""
     return event.kind in ("note_update", "pedal")
 
 
@@ -81,7 +81,7 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: tuple[float, ...] | None = None
-    """Cents above the pitch from ``onset_frame`` on, one per frame, if they were requested."""
+    """Cents above the pitch, one value per frame from ``onset_frame`` on; None if not requested."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,20 +34,21 @@ class LatestFrames:
 
 
 def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Clip values to 0 ... 1 and replace NaN by 0. Several times as fast as ``nan_to_num``."""
+    """Clip values to 0 ... 1 and replace NaN by 0, several times faster than ``nan_to_num``."""
     return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
 
 
 def add_log_odds(probability: float, log_odds: float) -> float:
-    """Return the probability after adding to its log-odds. 0 and 1 stay unchanged."""
+    """Return the probability whose log-odds are higher by ``log_odds``. 0 and 1 stay unchanged."""
     if not 0 < probability < 1:
         return probability
     return 1 / (1 + (1 / probability - 1) * math.exp(-log_odds))
 
 
 def peaks(onset: NDArray[np.float32], radius: int, threshold: float) -> NDArray[np.bool_]:
-    """Return where [frames, PITCHES] reaches ``threshold`` (above 0), exceeds the ``radius`` frames
-    before and is not below the ``radius`` frames after. Silence surrounds the array."""
+    """Return True at the peaks of the onset probabilities, [frames, PITCHES]. A peak reaches
+    ``threshold`` (above 0), exceeds the ``radius`` frames before it, and is not below the
+    ``radius`` frames after it. Frames outside of the array count as 0."""
     is_peak = onset >= threshold
     if not is_peak.any():
         return is_peak
@@ -60,8 +61,8 @@ def peaks(onset: NDArray[np.float32], radius: int, threshold: float) -> NDArray[
 def frame_confirms_onset(
     frame: NDArray[np.float32], radius: int, threshold: float
 ) -> NDArray[np.bool_]:
-    """Return where the maximum of the frame probabilities, [frames, PITCHES], of a frame and the
-    ``radius`` frames after it reaches the threshold."""
+    """Return True where a frame probability, or one of the ``radius`` after it, reaches the
+    threshold. frame: [frames, PITCHES]."""
     reaches = frame >= threshold
     confirms = reaches.copy()
     for shift in range(1, radius + 1):
@@ -70,9 +71,10 @@ def frame_confirms_onset(
 
 
 def onset_shift(around: NDArray[np.float32]) -> float:
-    """Return the time from a peak to the onset in frames, -0.5 to 0.5. ``around``: onset
-    probabilities of the frame before, of the peak and, if it has arrived, of the frame after. The
-    onset head is trained to output a triangle, whose two flanks determine the true top."""
+    """Return the time from a peak to its onset in frames, -0.5 to 0.5. The onset head is trained to
+    output a triangle around an onset, whose two flanks determine the true top. ``around``: onset
+    probabilities of the frame before the peak, the peak, and the next frame. Without the next
+    frame, the result is 0."""
     if len(around) < 3:
         return 0.0
     before, peak, after = around.tolist()

@@ -1,27 +1,27 @@
 """Classifies the instrument of each note, live.
 
-A note gets an instrument when it starts. The choice depends on the instrument probabilities of the
-frames around its onset that have arrived by then, and on the belief, which describes the
-instruments that have played recently. Half a second later all of these frames have arrived. If the
-note still sounds and another class is now likelier, a ``note_update`` reports it. A note has one
-instrument, even if two instruments play the same pitch at once.
+A note gets an instrument when it starts. The choice depends on the network's instrument
+probabilities at the frames around the onset, as far as they have arrived. It also depends on the
+belief, which describes the instruments that have played recently. Half a second later, all frames
+around the onset have arrived. If the note still sounds and another class is now likelier, a
+``note_update`` reports this class. A note has one instrument, even if two play the same pitch.
 
-A note has evidence e_c for each class c of instruments: the mean logarithm of the network's
-probabilities of that class at the frames around the note's onset. The nearest frames count most.
-The belief has a weight w_c for each class, its number of recent notes. With K classes::
+The evidence e_c of a note for each class c of instruments is the mean logarithm of the
+probabilities of c at the frames around the onset. The frames nearest to the onset count most. The
+belief has a weight w_c for each class: the number of recent notes of c. With K classes::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
-    posterior   q_c = exp(e_c + trust log b_c) / (sum of this over all classes)
+    posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
     class       argmax of q, with the probability max q
     update      w_c <- kept w_c + q_c, rounded
 
-This is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A class
-with clear evidence wins at its first note. A note with unclear evidence gets the class of the notes
-around it. If no other note sounds, a note probably belongs to the performer of the earlier notes.
-Then ``belief_solo_trust`` replaces ``belief_trust`` when the class is chosen, but not in the
-update, because the belief must not confirm itself. After RESET_S of silence the weights restart
-from 0, because the performer may have changed. The belief is rounded, so that a resume point
-contains it exactly.
+The prior is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A
+note with clear evidence gets its class even if this class is new. A note with unclear evidence gets
+the class of the recent notes. A note that sounds alone probably belongs to the performer of the
+earlier notes, so its class is chosen with ``belief_solo_trust`` instead of ``belief_trust``. The
+update always uses ``belief_trust``, because the belief must not confirm itself. After RESET_S of
+silence the weights restart from 0, because the performer may have changed. The belief is rounded,
+so that a resume point contains it exactly.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
 REACH = 2
-"""Number of frames before and after an onset that are evidence of the instrument. They have the
-same weights as in training."""
+"""Number of frames before and after an onset that are evidence of the instrument. Training weights
+these frames in the same way."""
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
-_FLOOR = np.float32(1e-3)  # minimum probability, so that one frame excludes no class
+_FLOOR = np.float32(1e-3)  # minimum probability, so that no single frame can exclude a class
 RESET_S = 10.0  # duration of a silence that resets the belief
 _DIGITS = 4  # decimal places of the weights
 _MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
@@ -85,16 +85,16 @@ class InstrumentClassifier:
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
         first, stop = min(rows, default=0), max(rows, default=-1) + 1
-        self._stored = slice(first, stop)  # rows that are copied at once
+        self._stored = slice(first, stop)  # rows that are stored, with those of other classes
         self._rows = [row - first for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)
         self.history_frames = self._update_frames + REACH if self.classes else 0
         self._frames = LatestFrames(stop - first, self.history_frames)
         self._recent = np.zeros((stop - first, 0, PITCHES), np.float32)
-        self._first = self._stop = 0  # frames of the first column and after the last column
+        self._first = self._stop = 0  # frame of the first column, and frame after the last column
         self._sounding: dict[int, NoteEvent] = {}
-        self._due: deque[NoteEvent] = deque()  # notes that may get an update, in their order
+        self._due: deque[NoteEvent] = deque()  # notes that may still get an update, oldest first
 
     def resume(
         self, first_frame: int, frames: int, belief: InstrumentPrior, sounding: Iterable[NoteEvent]
@@ -110,19 +110,19 @@ class InstrumentClassifier:
     def append(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
         """Store the next ``new`` frames. Then call ``step`` for each of them.
 
-        probabilities: [heads, n, 128] from frame ``first`` on. Columns before the new frames
-        replace the stored ones. At the end of a stream new frames may be missing.
+        probabilities: [heads, n, 128] from frame ``first`` on. Earlier frames replace the stored
+        ones. At the end of a stream, new frames may be missing.
         """
         if self.classes:
-            coming = np.zeros((len(self._recent), new, PITCHES), np.float32)
-            self._recent = self._frames.append(coming)
+            missing = np.zeros((len(self._recent), new, PITCHES), np.float32)
+            self._recent = self._frames.append(missing)
             self._stop += new
             self._first = self._stop - self._recent.shape[1]
-            at = first - self._first
-            self._recent[:, at : at + probabilities.shape[1]] = probabilities[self._stored]
+            column = first - self._first
+            self._recent[:, column : column + probabilities.shape[1]] = probabilities[self._stored]
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[NoteEvent]:
-        """Return the tracker's events at ``frame`` with instruments, then the updates."""
+        """Return the tracker's events at ``frame`` with instruments, followed by note_updates."""
         if not self.classes:
             return list(events)
         out = [self._begin(e, frame) if e.kind == "note_on" else self._end(e) for e in events]
@@ -168,7 +168,7 @@ class InstrumentClassifier:
         # At the end of a stream frames are missing.
         stop = min(event.frame + REACH, frame, self._stop - 1) + 1
         near = self._recent[:, first - self._first : stop - self._first, event.pitch][self._rows]
-        near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # _FLOOR for NaN
+        near = np.fmin(np.fmax(near, _FLOOR), 1).astype(np.float64)  # NaN becomes _FLOOR
         nearness = _NEARNESS[first - event.frame + REACH : stop - event.frame + REACH]
         evidence = np.log(near) @ nearness / nearness.sum()
         weights = np.array([self.belief.weights.get(name, 0.0) for name in self.classes])

@@ -1,14 +1,14 @@
 """Detects monophonic music, and decodes it as the best path through its frames.
 
-In each frame a path is in one state, the pitch of a note, or in silence. A path gains g[f, p] in
-state p of frame f, and pays the cost c[f, p] if a note starts there. Silence has no gain or cost.
-Let V[f, p] be the gain of the best path through the frames f ... f + A that is in state p at f,
-with A = AHEAD_FRAMES. A note that sounds in state p is followed by another state q or by silence,
-whichever gains more, if
+In each frame a path is either in a state p, the pitch of a note, or in silence. A path gains
+g[f, p] in state p of frame f, and pays the cost c[f, p] if a note starts there. Silence has no gain
+or cost. With A = AHEAD_FRAMES, let V[f, p] be the gain of the best path through frames f to f + A
+that starts in state p. A note that sounds in state p ends before frame f if
 
-    V[f, q] - c[f, q] > V[f, p]        or        V[f, silence] > V[f, p]
+    V[f, q] - c[f, q] > V[f, p] for a state q        or        V[f, silence] > V[f, p]
 
-Of the past, only the sounding note matters. Each step is final once frame f + A is decoded.
+It is followed by q or by silence, whichever gains more. The past matters only through the sounding
+note. The decision on frame f is made when frame f + A arrives, and is final.
 
 The states of ``SemitoneLine`` are the 128 pitches. With y and o the probabilities of the frame and
 onset heads:
@@ -17,8 +17,8 @@ onset heads:
     c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
 SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent frames in which the network is uncertain, which is typical of instruments that it
-was not trained on. Where the network is certain, the smaller bias lets notes end sooner.
+share of recent frames in which the network is uncertain. This is typical of instruments that the
+network was not trained on. Where the network is certain, the smaller bias lets notes end sooner.
 
 ``service.notes.singing`` defines the states for singers.
 """
@@ -42,11 +42,11 @@ Real = TypeVar("Real", np.float32, np.float64)
 
 AHEAD_FRAMES = 8
 MIN_FRAMES = 6  # minimum length of a note
-MEMORY_FRAMES = 172  # number of latest frames that determine whether music is polyphonic, and bias
+MEMORY_FRAMES = 172  # number of latest frames that determine the bias, and if music is polyphonic
 SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
 
 PIANO = "instrument:piano"
-PIANO_SHARE = 0.3  # share of the frames with sound above which a piano makes the music polyphonic
+PIANO_SHARE = 0.3  # music is polyphonic if a piano has a larger share of the frames with sound
 _NEAR = 2  # semitones: a glide, or a vibrato between two pitches
 _APART = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
 _UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
@@ -55,10 +55,10 @@ SPREAD = np.float32(0.3)
 MIN_ONSET = np.float32(0.05)
 MIN_COST = np.float32(1.0)
 AUDIBLE, CERTAIN = 0.1, 0.5
-"""Minimum frame probability of the likeliest pitch of an audible frame, and of a certain frame.
-Audible frames below the second are uncertain."""
+"""A frame is audible, or certain, if the frame probability of its likeliest pitch reaches this
+value. Audible frames that are not certain are uncertain."""
 UNCERTAIN_SHARES = (0.2, 0.6)
-"""Shares of uncertain frames at which ``doubt_bias`` starts to be added, and is added fully."""
+"""``doubt_bias`` is added from the first share of uncertain frames on, and fully at the second."""
 PRIOR = (0.3, 20)  # share of uncertain frames before the first frame, and its weight in frames
 _MIN_PROBABILITY = np.float32(5e-3)  # probabilities nearer to 0 or 1 are treated as equal
 
@@ -90,15 +90,15 @@ _NO_ONSET = log_odds(np.array(MIN_ONSET))
 def best_paths(
     gain: NDArray[Real], cost: NDArray[Real], bias: NDArray[Real]
 ) -> tuple[NDArray[Real], NDArray[Real], NDArray[np.bool_]]:
-    """Return the gains of the best paths of AHEAD_FRAMES + 1 frames, for n frames in which they
-    start: [n, k] for paths that start in each of k states, and [n] for paths that start in silence.
-    The third array, [AHEAD_FRAMES, n, k], is true where a path has left its first state 1, 2 ...
-    frames later.
+    """Return the gains of the best paths of AHEAD_FRAMES + 1 frames that start at each of n frames:
+    [n, k] for paths that start in each of k states, and [n] for paths that start in silence. The
+    third array, [AHEAD_FRAMES, n, k], is true at i if a path that has been in its first state until
+    then leaves it i + 1 frames after its start.
 
     Args:
         gain: gain of each state, [n + AHEAD_FRAMES, k].
         cost: cost of a start in each state, [n + AHEAD_FRAMES, k] or [n + AHEAD_FRAMES, 1].
-        bias: added to the gains of all states of the paths from a frame on, [n].
+        bias: added to all gains of the paths that start at a frame, [n].
     """
     count, extra = len(bias), bias[:, None]
     left = np.zeros((AHEAD_FRAMES, count, gain.shape[1]), np.bool_)
@@ -120,8 +120,8 @@ class SemitoneLine:
         self._silent = np.zeros(0, np.float32)
 
     def read(self, frame: F32, onset: F32, bias: F32) -> None:
-        """Find the best paths from each frame of the next block on. Shapes: ``frame`` and ``onset``
-        [n + AHEAD_FRAMES, 128], bias [n]."""
+        """Compute the best paths that start at each frame of the next block. Shapes: ``frame`` and
+        ``onset`` [n + AHEAD_FRAMES, 128], ``bias`` [n]."""
         spread = frame.copy()
         spread[:, 1:] += SPREAD * frame[:, :-1]
         spread[:, :-1] += SPREAD * frame[:, 1:]
@@ -130,14 +130,14 @@ class SemitoneLine:
         self._pitches = pitches.tolist()
         if self._pitches:
             line = self._settings
-            raised = np.maximum(0, log_odds(onset[:, pitches]) - _NO_ONSET)
-            cost = np.maximum(MIN_COST, line.cost - np.float32(line.onset_weight) * raised)
+            excess = np.maximum(0, log_odds(onset[:, pitches]) - _NO_ONSET)
+            cost = np.maximum(MIN_COST, line.cost - np.float32(line.onset_weight) * excess)
             odds = log_odds(spread[:, pitches])
             self._sounding, self._silent, _ = best_paths(odds, cost, bias)
             self._starting = self._sounding - cost[: len(bias)]
 
     def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
-        """Return the gains of the paths from the i-th frame of the block on; None if silence gains
+        """Return the gains of the paths that start at frame i of the block; None if silence gains
         more than any note."""
         if not self._pitches:
             return None
@@ -167,29 +167,29 @@ class MonophonyDetector:
         self._counts = [0] * 5
 
     def process(self, block: F32) -> tuple[list[bool], F32]:
-        """Process the next n frames, [heads, n, 128]. Return for each frame, as the newest frame,
-        whether the music is polyphonic, and the bias of notes, [n]."""
+        """Process the next n frames, [heads, n, 128]. Return two values for the time at which each
+        frame is the newest: whether the music is polyphonic, and the bias of notes, [n]."""
         line, frame = self._settings, block[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]
         sounds = top >= SECOND_THRESHOLD
         second = piano = np.zeros_like(sounds)
         if sounds.any():
-            others = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1)
-            second = others >= SECOND_THRESHOLD
+            second = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1) >= SECOND_THRESHOLD
             if self._piano is not None:
                 piano = sounds & (block[self._piano, rows, likeliest] >= 0.5)
         flags = second, sounds, piano, top >= AUDIBLE, top >= CERTAIN
         polyphonic, bias = [], []
-        for now in zip(*(flag.tolist() for flag in flags), strict=True):
-            self._run = self._run + 1 if now[0] else 0
-            now = (self._run >= SECOND_FRAMES, *now[1:])
-            self._latest.append(now)
-            old = self._latest.popleft()
-            if now != old:
-                self._counts = [c + n - o for c, n, o in zip(self._counts, now, old, strict=True)]
-            seconds, count, pianos, audible, certain = self._counts
-            polyphonic.append(seconds > 0 or pianos > PIANO_SHARE * count)
+        for has_second, *others in zip(*(flag.tolist() for flag in flags), strict=True):
+            self._run = self._run + 1 if has_second else 0
+            newest = (self._run >= SECOND_FRAMES, *others)
+            self._latest.append(newest)
+            oldest = self._latest.popleft()
+            if newest != oldest:
+                changes = zip(self._counts, newest, oldest, strict=True)
+                self._counts = [count + new - old for count, new, old in changes]
+            seconds, sounding, pianos, audible, certain = self._counts
+            polyphonic.append(seconds > 0 or pianos > PIANO_SHARE * sounding)
             prior_share, prior_frames = PRIOR
             uncertain = audible - certain + prior_share * prior_frames
             share = uncertain / (audible + prior_frames)

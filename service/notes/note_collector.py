@@ -21,8 +21,8 @@ class NoteCollector:
     """Pairs the events of a performance into notes and pedal presses."""
 
     def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
-        """started, sounding: number of notes that started in earlier sessions, and the note_on of
-        each that has not ended."""
+        """started: number of notes that started in earlier sessions. sounding: the note_on of each
+        of these notes that has not ended."""
         self._sounding = {event.note_id: event for event in sounding}
         self._ended_before = started - len(self._sounding)
         self._notes: list[Note] = []
@@ -69,8 +69,8 @@ class NoteCollector:
         return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
 
     def sounding_since(self, time_s: float) -> NDArray[np.float64]:
-        """Return the notes that end at ``time_s`` or later, [notes, 4]: onset and offset in seconds
-        (infinite for sounding notes), pitch and velocity."""
+        """Return the notes that end at ``time_s`` or later, and perhaps some that ended before:
+        [notes, 4] onset and offset in seconds (infinite while a note sounds), pitch, velocity."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
         for note in reversed(self._notes):
             if note.offset_s < time_s - _LATE_S:

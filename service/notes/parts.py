@@ -1,14 +1,16 @@
 """Settles the instrument labels of a complete recording: one performer has one instrument.
 
-Labels of single notes are uncertain, so a soloist appears as several instruments. The instrument
-with the most notes certainly plays. Another plays too if it has MIN_SHARE of the notes, and others
-sound together with it for MIN_OVERLAP of its time. Notes of all other instruments are reassigned:
+Labels of single notes are uncertain, so the notes of a soloist may have several labels. The
+instrument with the most notes certainly plays. Another instrument plays too if it has MIN_SHARE of
+the notes, and others sound together with it for MIN_OVERLAP of its time. Notes of all other
+instruments are reassigned:
 
-* If their instrument rarely sounds together with others, they get the leading instrument of their
-  section. Sections are separated by silences of PAUSE_S, so that a recording may have several
-  soloists in turn. An instrument leads a section if it has CLEAR_SHARE of at least CLEAR_NOTES
-  notes. Otherwise the instrument with the most notes of the recording leads.
-* Otherwise they get the playing instrument whose median pitch is nearest.
+* If their instrument sounds together with others for less than MIN_OVERLAP of its time, they get
+  the leading instrument of their section. Silences of PAUSE_S separate sections, so that a
+  recording may have several soloists in turn. An instrument leads a section if it has at least
+  CLEAR_NOTES notes and CLEAR_SHARE of the section's notes. If none does, the instrument with the
+  most notes in the recording leads.
+* Notes of other instruments get the playing instrument whose median pitch is nearest.
 """
 
 from dataclasses import replace
@@ -50,8 +52,8 @@ def settle_instruments(notes: list[Note]) -> list[Note]:
 
 
 def _overlaps(classes: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return for each class the share of its time in which other classes sound. spans: onset and
-    offset frames [notes, 2]."""
+    """Return, for each class, the share of its time in which other classes sound. spans: onset and
+    offset frames, [notes, 2]."""
     changes = np.zeros((len(INSTRUMENTS), int(spans.max()) + 1), np.int32)
     np.add.at(changes, (classes, spans[:, 0]), 1)
     np.add.at(changes, (classes, spans[:, 1]), -1)

@@ -1,24 +1,25 @@
-"""Decodes singing as the best path in continuous pitch: its states are pitches 10 cents apart.
+"""Decodes singing as the best path in continuous pitch, with states that are 10 cents apart.
 
 A singer glides, wavers and is rarely exactly on a semitone. The notes of a song are therefore steps
-of a pitch curve, which are rounded to semitones at the end. In frame f let m be the likeliest
-pitch, corrected by the row CENTS, and y its frame probability plus half of its neighbours'. Let o
-be the largest onset probability of these three pitches. In the terms of
+of a pitch curve, and are rounded to semitones at the end. In frame f, let m be the likeliest pitch,
+corrected by the row CENTS. Let y be the frame probability of m plus half of its neighbours', and o
+the largest onset probability of these three pitches. In the terms of
 ``service.notes.monophonic``, the gain of a note of pitch mu, and the cost of its start, are
 
     g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
     c[f]     = 7 - max(0, log-odds of o + 3), at least 1
 
-The pitch mu of a sounding note is not fixed: the note continues with the mu that best suits both
-its past and its future. With P[f, mu] the sum of -y min(|m - mu|, 2) over the frames of the note
-before f, at most PAST_FRAMES, its gain is
+The pitch mu of a sounding note is not fixed. The note continues with the mu that best suits both
+its past and its future. Let P[f, mu] be the sum of -y min(|m - mu|, 2) over the note's frames
+before f, at most PAST_FRAMES. The gain of the note is then
 
     max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
 
-A note is sent after AHEAD_FRAMES. Its pitch is the one with the largest sum of frame probabilities
-until then. Each probability is weighted with the square of its frame's index in the note, because
-many notes start with a glide. All gains are integers in float64, so that their sums are exact and
-do not depend on the frame at which a sum starts.
+A note_on is sent AHEAD_FRAMES after its first frame. Its pitch is the semitone with the largest sum
+of frame probabilities, over the frames that have arrived until the path leaves its first state (at
+least MIN_FRAMES). Each probability is weighted with the square of its frame's index in the note,
+because many notes start with a glide. All gains are integers in float64, so that their sums are
+exact and do not depend on the frame at which a sum starts.
 """
 
 from collections.abc import Iterable
@@ -30,16 +31,16 @@ from model.config import PITCHES, SCALE_CENTS
 from service.notes.events import NoteEvent
 from service.notes.monophonic import AHEAD_FRAMES, F32, F64, MIN_FRAMES, Gains, best_paths, log_odds
 
-PAST_FRAMES = 128  # maximum number of frames of a sounding note that count (1.5 s)
+PAST_FRAMES = 128  # maximum number of past frames of a sounding note that count (1.5 s)
 COST, ONSET_GAIN, MIN_COST = 7.0, 3.0, 1.0
 STEPS = 10  # states per semitone
-CAP = 2 * STEPS  # larger distances in states count as this distance
-_WEIGHTS = 1000  # resolution of the probability that weights distances
+CAP = 2 * STEPS  # maximum distance between pitches, in states; larger distances count as this
+_WEIGHTS = 1000  # weights of distances are probabilities y in units of 1 / 1000
 MIN_WEIGHT = 50  # lower weights are 0
 _UNIT = STEPS * _WEIGHTS  # factor that makes all gains integers
 _KEPT = PAST_FRAMES + AHEAD_FRAMES
 _PITCH, _WEIGHT, _GAIN, _COST = range(4)
-# First column, sums P up to each column [columns + 1, states], and the results of ``best_paths``.
+# First column, sums P before each column [columns + 1, states], and the results of ``best_paths``.
 _Paths = tuple[int, F64, F64, F64, NDArray[np.bool_]]
 
 
@@ -70,8 +71,8 @@ class SungLine:
         below, above = np.maximum(best - 1, 0), np.minimum(best + 1, PITCHES - 1)
         own, sides = frame[rows, best], frame[rows, below] + frame[rows, above]
         odds = log_odds(own + np.float32(0.5) * sides)
-        raised = cents[rows, best]
-        deviation = np.where(raised > 0, (raised - 0.5) * SCALE_CENTS + offset_cents, 0.0)
+        peak = cents[rows, best]
+        deviation = np.where(peak > 0, (peak - 0.5) * SCALE_CENTS + offset_cents, 0.0)
         onsets = np.maximum(onset[rows, best], np.maximum(onset[rows, below], onset[rows, above]))
         cost = np.maximum(MIN_COST, COST - np.maximum(0, log_odds(onsets) + ONSET_GAIN))
         weight = np.rint(_WEIGHTS / (1 + np.exp(-odds.astype(float))))
@@ -86,7 +87,7 @@ class SungLine:
         self._curve, self._paths = curve, None
 
     def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
-        """Return the gains of the paths from the i-th frame of the block on; None if silence gains
+        """Return the gains of the paths that start at frame i of the block; None if silence gains
         more than any note."""
         column = PAST_FRAMES + i
         span = slice(column, column + AHEAD_FRAMES + 1)
@@ -99,8 +100,8 @@ class SungLine:
         best, held = int(note[i].argmax()), []
         start_gain = float(note[i, best] - self._curve[_COST, column])
         for start in starts:
-            own = past[column - first] - past[start - first]
-            held.append(float((own + note[i]).max() - own.max()))
+            past_gain = past[column - first] - past[start - first]
+            held.append(float((past_gain + note[i]).max() - past_gain.max()))
         leaves = left[:, i, best]
         length = int(leaves.argmax()) + 1 if leaves.any() else AHEAD_FRAMES + 1
         rows = self._rows[i : i + max(MIN_FRAMES, length)]
@@ -108,9 +109,9 @@ class SungLine:
         return Gains(start_gain, pitch, float(silent[i]), held)
 
     def _best_paths(self, first: int) -> _Paths:
-        """Return the best paths of the block. first: first column of the sounding notes."""
+        """Return the best paths of the block. first: first column from which P is needed."""
         pitch, weight, gain, cost = self._curve[:, first:]
-        states = np.unique(pitch[weight > 0])  # the maximum of the gains is at one of these
+        states = np.unique(pitch[weight > 0])  # the gains have their maximum at one of the pitches
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]
         past = np.zeros((len(pitch) + 1, len(states)))
         np.cumsum(near, axis=0, out=past[1:])

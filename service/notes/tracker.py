@@ -1,25 +1,26 @@
-"""Converts frame probabilities to notes, strictly causally and the same for streams and files.
+"""Converts probabilities to notes causally, so streams and recordings give the same notes.
 
-**Polyphonic music**: with n the newest frame and r ONSET_RADIUS, a pitch
+**Polyphonic music**: with n the newest frame and r = ONSET_RADIUS, a pitch
 
-* starts at frame n - r if its onset probability peaks there above the threshold and its frame
-  probability confirms the onset by frame n;
+* starts at frame n - r if its onset probability peaks there above the threshold, and its frame
+  probability exceeds its own threshold in one of the frames n - r to n;
 * starts again at such a peak if it already sounds. The old note ends where the evidence that it
-  sounds was greatest (``service.notes.base_tracker``), at the latest where the new one starts;
-* ends by that evidence, of the frames up to n - r.
+  sounds was greatest (``service.notes.base_tracker``), or where the new note starts if that is
+  earlier;
+* ends where this evidence, from the frames up to n - r, was greatest.
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
-in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. A note
-starts after silence only if the largest frame probability of its pitch and its neighbours averages
-at least MIN_MEAN over the frames of the path, which excludes most speech. Its onset is the peak of
-the onset probability in the r frames after its first frame, if there is one. A sounding pitch
-starts again at peaks of at least ``again_threshold``. When the music becomes polyphonic, the
-undecided frames are decoded as polyphonic. When it becomes monophonic again, the path continues
-from the last decided frame.
+in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. In each
+frame of a path, take the largest frame probability of the pitch and its two neighbours. A note
+starts after silence only if the mean of these values reaches MIN_MEAN, which excludes most speech.
+Its onset is the frame with the highest onset probability among its first r + 1 frames, or the first
+frame if all are below MIN_ONSET. A sounding pitch starts again at onset peaks that reach
+``again_threshold``. When the music becomes polyphonic, the undecided frames are decoded as
+polyphonic. When it becomes monophonic again, the path continues from the last decided frame.
 
-Events are returned in the order in which they are decided: a note may end before the start of other
-pitches that were returned earlier. Events of one pitch are in time order. Live events cannot be
-retracted, so a note that turns out to be short gets the minimum length.
+Events are returned in the order in which they are decided. A note_off may therefore have an earlier
+time than a note_on of another pitch before it. Events of one pitch are in time order. Live events
+cannot be retracted, so a note that turns out to be short gets the minimum length.
 """
 
 import numpy as np
@@ -60,17 +61,17 @@ class NoteTracker(Tracker):
         self._semitones = SemitoneLine(self._line)
         self._cents = heads.index(CENTS) if CENTS in heads and settings.line else None
         self._sung = SungLine()
-        # A monophonic note is decided so late that its first frames cannot count as evidence.
+        # A monophonic note is decided late: its first frames no longer count as evidence.
         self._held_frames = max(settings.min_note_frames, self._ahead - ONSET_RADIUS)
         self._past = self._ahead + ONSET_RADIUS  # frames before a block
         self.history_frames += self._past
         self._frames = LatestFrames(len(heads), self._past)
-        self._first = 0  # first frame that was received
+        self._first = 0  # first frame that this tracker receives
         self._decided = -self._ahead
         self._is_polyphonic = self._monophony is None
         self._polyphonic: list[bool] = []  # by frame of the block
         self._onset_pitches: dict[int, list[int]] = {}  # by column of the block
-        # An onset may be up to half a frame before its frame. Its time is then corrected.
+        # The time of an onset may be half a frame before its frame, and is then corrected.
         self.on_delay_frames = self._ahead + 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, ONSET_RADIUS + WAIT)
 
@@ -126,7 +127,7 @@ class NoteTracker(Tracker):
                 else:
                     events += self._step_monophonic(frame, i)
         self._decided = max(self._decided, decided)
-        if not polyphonic:  # monophonic notes end where their path does
+        if not polyphonic:  # monophonic notes end where their path ends
             for note in self._sounding.values():
                 held = note.event.frame + self._held_frames
                 note.fallen, note.best = 0.0, max(self._pushed + 1 - ONSET_RADIUS, held)
@@ -156,7 +157,7 @@ class NoteTracker(Tracker):
     # -- monophonic -------------------------------------------------------------------------------
 
     def _step_monophonic(self, frame: int, i: int) -> list[NoteEvent]:
-        """Return the events of the i-th path of the block, which starts at ``frame``."""
+        """Return the events at ``frame``. i: index in the block of the frame that decides them."""
         sounding = [self._sounding[pitch].event for pitch in sorted(self._sounding)]
         if any(frame - note.frame < MIN_FRAMES for note in sounding):
             return []
@@ -169,7 +170,7 @@ class NoteTracker(Tracker):
             return self._begin_after(frame, gains.pitch) if starts else []
         held_gain = max(gains.held)
         held = sounding.pop(gains.held.index(held_gain)).pitch
-        # Several notes can sound only after polyphonic music.
+        # Several notes sound only if the music has just been polyphonic.
         events = [self._end(other.pitch, frame, frame) for other in sounding]
         if gains.start > max(held_gain, gains.silent):
             events += self._begin_after(frame, gains.pitch)
@@ -184,15 +185,15 @@ class NoteTracker(Tracker):
         return bool(peaks(onsets, ONSET_RADIUS, self._line.again_threshold)[ONSET_RADIUS, 0])
 
     def _is_audible(self, frame: int, pitch: int) -> bool:
-        """True if the frame probability is high enough for a note after silence."""
+        """Return True if the frame probabilities suffice for a note after silence."""
         column = frame - self._oldest
         near = slice(max(0, pitch - 1), pitch + 2)
         values = self._latest[self._frame, column : column + self._ahead + 1, near]
         return bool(values.max(axis=1).mean() >= MIN_MEAN)
 
     def _begin_after(self, frame: int, pitch: int) -> list[NoteEvent]:
-        """Start a note at the onset soon after a frame, or at the frame if there is none. Return
-        its note_on, preceded by the note_off of the sounding note."""
+        """Start a note at its likeliest onset from ``frame`` on, or at ``frame`` if none is likely.
+        Return its note_on, preceded by the note_off of the sounding note."""
         near = self._onsets(frame, pitch)[ONSET_RADIUS:]
         time_frames = max(0.0, frame + self.settings.onset_correction_frames)
         if near.max() >= MIN_ONSET:
@@ -205,7 +206,8 @@ class NoteTracker(Tracker):
         return [*ends, self._begin(frame, pitch, time_frames, confidence)]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decode the last frames like the newest frame, as polyphonic or monophonic."""
+        """Decode the undecided frames as polyphonic or monophonic, like the newest frame. Then end
+        all notes."""
         wait = ONSET_RADIUS if self._is_polyphonic else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._monophony is None else self._monophony.process(silence)[1]

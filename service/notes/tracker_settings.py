@@ -9,7 +9,7 @@ from pydantic import Field
 from model.validation import NotNegative, Positive, validated_dataclass
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
-ONSET_RADIUS = 2  # frames before and after an onset peak that are lower
+ONSET_RADIUS = 2  # number of frames before and after an onset peak that it must exceed
 MAX_VELOCITY = 127
 DEFAULT_VELOCITY = 80  # velocity of all notes if the network has no velocity head
 MAX_KEPT = 0.999  # maximum of ``belief_kept``, which bounds the weights of a resumed belief
@@ -30,10 +30,11 @@ class LineSettings:
 
     Attributes:
         bias: gain of a note over silence in a frame whose frame probability is 0.5.
-        doubt_bias: maximum addition to ``bias`` if the network is uncertain of the instrument.
+        doubt_bias: maximum addition to ``bias`` if the network was uncertain in many recent frames.
         cost: cost of the start of a note.
-        onset_weight: factor of the onset head's log-odds, which lower the cost.
-        again_threshold: minimum onset probability of a peak that repeats the sounding pitch.
+        onset_weight: factor of the onset head's log-odds, which reduce the cost.
+        again_threshold: minimum onset probability of a peak at which the sounding pitch is
+            repeated.
     """
 
     bias: float = 1.0
@@ -53,28 +54,29 @@ class TrackerSettings:
         onset_thresholds: onset thresholds by instrument. The tracker uses their mean over the
             recent notes (``onset_threshold_for``).
         onset_correction_frames: added to onset times to correct a bias of the model.
-        frame_on_threshold: minimum frame probability within ONSET_RADIUS after an onset.
-        end_bias: added to the log-odds of the frame probability, whose sum decides where a note
+        frame_on_threshold: minimum frame probability of a note at its onset or at one of the next
+            ONSET_RADIUS frames.
+        end_bias: added to the log-odds of each frame probability. Their sum decides where a note
             ends (``service.notes.base_tracker``). A larger bias gives longer notes.
-        end_biases: end biases by instrument. Others have ``end_bias``.
-        pedal_end_bias: added to the end bias of instruments with a pedal while it is down, because
-            their notes then continue with lower probabilities.
+        end_biases: end biases by instrument. Other instruments have ``end_bias``.
+        pedal_end_bias: added to the end bias of instruments with a pedal while the pedal is down,
+            because their notes then continue with lower probabilities.
         offset_weight: factor of the offset head's log-odds, which shorten the notes of instruments
             with a pedal. With 0, the frame head alone decides where notes end.
         min_note_frames: minimum length of a note, and minimum distance of two onsets of a pitch.
-        pedal_on_threshold, pedal_off_threshold: probabilities at which the sustain pedal goes down,
-            and below which it comes up.
+        pedal_on_threshold: probability at which the sustain pedal goes down.
+        pedal_off_threshold: probability below which the sustain pedal comes up.
         pedal_presence_threshold: minimum share of instruments with a pedal in the belief at which
             a press is reported.
         belief_prior_notes: weight in notes of the prior that all classes share
             (``service.notes.instrument_classifier``).
-        belief_trust, belief_solo_trust: weight of the belief relative to a note's own evidence, for
-            notes that sound with others and alone.
-        belief_kept: factor of the weights from note to note.
-        early_odds: added to the log-odds of the onset threshold of peaks with the age 0, 1, 2 ...
-            frames in anytime mode (``service.notes.anytime``). Empty means EARLY_ODDS.
-        usual_onset_age: median age in frames at which a note is decided, if it was measured. The
-            message `ready` reports it as a delay.
+        belief_trust: weight of the belief relative to a note's own evidence.
+        belief_solo_trust: the same weight for notes that sound alone.
+        belief_kept: factor by which each note reduces the weights of the earlier notes.
+        early_odds: in anytime mode, added to the log-odds of the onset threshold for peaks with the
+            age 0, 1, 2 ... frames (``service.notes.anytime``). Empty means EARLY_ODDS.
+        usual_onset_age: median age in frames of the onsets when they are decided, or None if it was
+            not measured. The message `ready` reports the resulting delay.
         line: settings of monophonic music (``service.notes.monophonic``). None means that
             monophonic music is decoded like polyphonic music.
 
@@ -90,7 +92,7 @@ class TrackerSettings:
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
     offset_weight: NotNegative = 0.0
-    # With 1, two onsets between frames could coincide.
+    # With 1, two successive onsets of a pitch could get the same time.
     min_note_frames: Annotated[int, Field(ge=2)] = 4
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
@@ -118,8 +120,8 @@ class TrackerSettings:
         return cls(**_without_former(values))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
-        """Return the mean onset threshold of the recent notes. weights: number of recent notes by
-        instrument. ``onset_threshold`` counts as one more note."""
+        """Return the mean onset threshold of the recent notes. ``onset_threshold`` counts as one
+        more note. weights: number of recent notes by instrument."""
         total = self.onset_threshold
         for name, weight in weights.items():
             total += weight * self.onset_thresholds.get(name, self.onset_threshold)
@@ -127,12 +129,12 @@ class TrackerSettings:
 
     @property
     def least_onset_threshold(self) -> float:
-        """Minimum of ``onset_threshold_for``."""
+        """Lower bound of ``onset_threshold_for``."""
         return min(self.onset_threshold, *self.onset_thresholds.values(), 1)
 
     def evidence_of(self, instrument: str | None) -> tuple[float, float, float]:
         """Return the end bias of an instrument, the bias that is added while the pedal is down, and
-        the weight of the offset head. An instrument of None is unknown."""
+        the weight of the offset head. None stands for an unknown instrument, perhaps a piano."""
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return (bias, self.pedal_end_bias, self.offset_weight) if pedalled else (bias, 0.0, 0.0)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder, SampleArray
     from service.audio.sandbox import SandboxedDecoder
 
-# Maximum number of segments of a recording that are computed at once. Each needs up to 24 MB, and
-# the tuner stores its estimates of the last 13 minutes.
+# Maximum number of segments of a recording in flight. Each needs up to 24 MB. Together they must
+# last less than 13 minutes, because the tuner stores no older estimates.
 MAX_SEGMENTS_IN_FLIGHT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedRecording:
-    """First item of a recording: decoding has started. ``title`` is its title tag, or empty."""
+    """First item of ``transcribe_recording``. ``title`` is the title tag, or empty."""
 
     title: str
 
@@ -49,7 +49,7 @@ class TranscriptionResult:
         return midi_file(self.notes, self.pedal, tempo)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of a JSON response, without those of ``describe_options``."""
+        """Return the fields of a JSON response, except the fields of ``describe_options``."""
         return {
             "notes": [
                 {name: value for name, value in asdict(note).items() if value is not None}
@@ -63,7 +63,7 @@ class TranscriptionResult:
 
 
 class FileProgress(BaseModel):
-    """Progress of a recording. ``fraction``, 0 to 1, is None if its header states no duration."""
+    """Progress of a recording. ``fraction``, 0 to 1, is None if the duration is unknown."""
 
     type: Literal["progress"] = "progress"
     frames: int
@@ -100,8 +100,8 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events of ``results``, and the progress after each segment of a recording of
-        ``duration_s``."""
+        """Yield the events of the segments that ``results`` yields, and the progress after each of
+        them. duration_s: duration of the recording, or None if unknown."""
         for probabilities in self.results(flush):
             yield from self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
@@ -109,8 +109,8 @@ class SegmentPipeline:
             yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
 
     def results(self, flush: bool = False) -> Iterator[Probabilities]:
-        """Submit the complete segments, and yield the oldest results once enough segments are in
-        flight. flush: also submit an incomplete segment, and yield all results."""
+        """Submit the complete segments. Yield the oldest results when more segments are in flight
+        than the engine has workers. flush: also submit an incomplete segment and yield the rest."""
         while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
             due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
@@ -141,13 +141,14 @@ def transcribe_recording(
 ) -> Generator[RecordingItem, None, None]:
     """Transcribe a recording while it is decoded.
 
-    Yields the OpenedRecording, events as they are decided, progress, and at the end one
-    TranscriptionResult. If a file is corrupt, or the model fails, the generator yields the events
-    and the TranscriptionResult of the audio before, and then raises. Close the generator unless
-    you exhaust it.
+    Yields an OpenedRecording, events and progress during the transcription, and at the end one
+    TranscriptionResult. If an error occurs after the OpenedRecording, the generator still yields
+    the events and the TranscriptionResult of the audio before the error, and then raises. Close the
+    generator if you do not exhaust it.
 
     Args:
-        recording: samples, or a seekable binary file at its start, which is not closed.
+        recording: samples, or a seekable binary file at its start. The file is not closed.
+        max_duration_s: maximum duration, or None.
         max_notes, on_frames: see ``Stream``.
         sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
 
@@ -170,7 +171,7 @@ def transcribe_recording(
                         yield from segments.items(duration_s)
                         if stream.error is not None:
                             break
-                except ProtocolError as error:  # the rest of the file is corrupt
+                except ProtocolError as error:  # the rest of the recording cannot be used
                     failure = error
                 stream.end()
                 yield from segments.items(duration_s, flush=True)

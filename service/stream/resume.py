@@ -1,8 +1,8 @@
-"""Resumes a performance whose connection broke, on this server or another.
+"""Resumes a performance after its connection broke, on this server or another.
 
-The state of a session depends only on its last seconds of audio and on a small `ResumePoint`, such
-as the sounding notes. The client sends that audio again, and the new session restores the state of
-the old one from both, bit for bit:
+The state of a session depends only on its last seconds of audio and on a small `ResumePoint`, which
+contains the sounding notes, for example. The client sends this audio and the point again. From
+them, the new session restores the state of the old session, bit for bit:
 
     audio     from_sample --------------------------- broken connection ->
               | filter's lead | window of 8192 | ...
@@ -10,9 +10,9 @@ the old one from both, bit for bit:
                               | run the front-end  | events
                                   | tracker's history |
 
-The server stores nothing, so a client may resume late and at another replica. On the wire the point
-is a `Checkpoint`. Clients read some of its fields, and preserve all others, including fields that a
-newer server adds. The server validates all fields of a `ResumePoint`.
+The server stores nothing, so a client may resume late and at another replica. The `checkpoint`
+message contains the point as a `Checkpoint`. Clients use some of its fields, and preserve all
+others, including fields that a newer server adds. The server validates all fields that it uses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Replay:
     Attributes:
         first_sample: first sample, at the model's rate.
         first_block: first block to compute.
-        first_detected_block: first block for the tracker. Earlier blocks only run the front-end.
+        first_detected_block: first block for the event detector. Earlier blocks only restore the
+            state of the network.
         from_sample: first sample, at the input rate.
         tuning_sample: sample, at the model's rate, from which on the tuning is needed.
     """
@@ -59,7 +60,7 @@ class Replay:
         preroll_hops: int,
     ) -> Replay:
         """Return the replay that restores the state after ``frames`` frames. history_frames: number
-        of earlier frames that the tracker needs."""
+        of earlier frames that the event detector needs."""
         first_detected_block = max(0, frames - history_frames) // schedule.block_frames
         preroll_blocks = -(-preroll_hops // schedule.block_frames)
         first_block = max(0, first_detected_block - preroll_blocks)
@@ -73,7 +74,7 @@ class Replay:
         )
 
     def check(self, point: ResumePoint, block_frames: int, frame_s: float) -> None:
-        """Raise ProtocolError if this replay is not possible from the point."""
+        """Raise ProtocolError if the point contradicts itself or this replay."""
         for note in point.sounding:
             if note.time_s > (point.frames + 1) * frame_s:
                 raise bad_resume_error(
@@ -93,7 +94,7 @@ class Replay:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    """Return the message for a point. Parts of its state that are still empty are left out."""
+    """Return the message for a point. State that is still empty is omitted."""
     state = {field.name: getattr(point, field.name) for field in fields(point)}
     state["belief"] = point.belief if point.belief.weights else None
     state["dynamics"] = point.dynamics if point.dynamics.notes else None

@@ -1,11 +1,11 @@
 """Builds the parts of a stream from its options, and computes the delay of its events.
 
-The delay is the time from the arrival of a sound until its event can be decided:
+The delay is the time from the arrival of a sound until its event is decided. It is the sum of
 
-    look-ahead        audio after a frame that the model uses to predict the frame
-    + block           time until the other frames of its block can be predicted
+    look-ahead        audio after a frame that the model needs to predict the frame
+    + block           time until the last frame of the same block can be predicted
     + resampler       delay of the anti-alias filter
-    + tracker         frames that confirm an onset's peak or an offset
+    + tracker         later frames that confirm an onset peak or an offset
 
 ``ready`` states the sum for each kind of event, without network and computing time.
 """
@@ -78,7 +78,8 @@ class Delay:
     """Guaranteed maximum delay of events in ms.
 
     Attributes:
-        note_on_median_ms: median in anytime mode, None if it was not measured for the model.
+        note_on_median_ms: median delay of note_on. None in block mode, or if the card of the model
+            lacks it.
     """
 
     note_on_ms: float

@@ -4,8 +4,8 @@
     while (due := stream.next_windows()) is not None:
         events += stream.process_predictions(compute(runner, features, due))
 
-A stream has no I/O, clock, thread or lock. The events depend only on the audio and the options, not
-on the sizes of chunks, the pace or the number of windows per call.
+A stream has no I/O, clock, thread or lock. The events depend only on the audio and the options.
+They do not depend on the sizes of chunks, their timing, or the number of windows per call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Stream:
         collector: completed notes and pedal presses.
         frame_s: seconds per frame.
         late_frames: see ``WindowSchedule``.
-        error: error that ended the audio early. The audio before it is still transcribed.
+        error: invalid sample, which ended the audio, or too many notes; else None. The audio before
+            an invalid sample is still transcribed.
     """
 
     def __init__(
@@ -63,18 +64,18 @@ class Stream:
         on_frames: OnFrames | None = None,
         resume: ResumePoint | None = None,
     ) -> None:
-        """Raises ProtocolError if the model does not distinguish the requested instruments, or the
-        stream cannot continue from ``resume``.
+        """Raises ProtocolError if the model does not distinguish the requested instruments, or if
+        the stream cannot continue from ``resume``.
 
         Args:
             audio: format of the bytes passed to ``feed``.
             max_notes: maximum number of completed notes. Exceeding it sets ``error``.
-            segments: True if the windows are computed in segments.
-            on_frames: called with the next frames that have their full look-ahead. Its arguments
-                are the number of the first frame and the probabilities [heads, n, 128], a view.
-            resume: point at which to continue the performance of another stream, with the audio
-                from ``resume.from_sample`` on. Samples, frames, times and notes count from the
-                start of the performance. ``collector`` has only the notes of this stream.
+            segments: True if the caller computes segments of ``segment_windows`` windows.
+            on_frames: called when more frames have their full look-ahead. Its arguments are the
+                index of the first of them and their probabilities [heads, n, 128], a view.
+            resume: point at which to continue the performance of another stream. The audio must
+                start at ``resume.from_sample``. Samples, frames, times and notes count from the
+                start of the performance. ``collector`` has only the notes that end in this stream.
         """
         self.config = config
         self._audio = audio
@@ -97,8 +98,8 @@ class Stream:
         self._end_blocks = 0
         self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
         self._detector.resume(self._first_detected_frame, self._point)
-        self._resampler_ms = held_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
-        self.delay = guaranteed_delay(options, config, settings, self._detector, held_ms)
+        self._resampler_ms = filter_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
+        self.delay = guaranteed_delay(options, config, settings, self._detector, filter_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is pending
         segment_windows = self.segment_windows + self.preroll_windows
@@ -115,8 +116,8 @@ class Stream:
     # -- audio in ---------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Process PCM bytes of any length. An invalid sample (NaN, infinite, far beyond full scale)
-        sets ``error`` and ends the audio. Bytes after the end are ignored."""
+        """Process PCM bytes of any length. An invalid sample (NaN, infinite, or far beyond full
+        scale) sets ``error`` and ends the audio. Bytes after the end of the audio are ignored."""
         if self._end_frame is not None:
             return
         try:
@@ -135,7 +136,7 @@ class Stream:
             raise
 
     def end(self) -> None:
-        """End the audio: the remaining windows become pending, padded with silence. Idempotent."""
+        """End the audio. All remaining windows become pending, padded with silence. Idempotent."""
         if self._end_frame is not None:
             return
         self._resample()
@@ -168,8 +169,9 @@ class Stream:
     def next_windows(
         self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
     ) -> PendingWindows | None:
-        """Return at most ``max_count`` pending windows and ``preroll`` windows before them, or None
-        if none is pending. Pass the predictions to ``process_predictions`` in order."""
+        """Return at most ``max_count`` pending windows, preceded by at most ``preroll`` earlier
+        windows. Return None if no window is pending. Pass the predictions of the windows after the
+        pre-roll to ``process_predictions``, in order."""
         count = min(max_count, self.pending_windows)
         if not count:
             return None
@@ -212,14 +214,14 @@ class Stream:
         return self._record(events)
 
     def _next_run(self, max_windows: int) -> tuple[int, float]:
-        """Return how many of the next windows have filters with the same offset, and this offset in
+        """Return the number of next windows whose filters have the same offset, and this offset in
         cents. Processing these windows at once is faster. In anytime mode the number is 1, because
         each window repeats frames of earlier windows."""
         hops = self._schedule.block_frames
         before_detected = (self._first_detected_frame - self._frames) // hops
         limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
         limit = 1 if self._schedule.repeated_frames else min(limit, max_windows)
-        # Offset of the filters that computed a window's first frame.
+        # A window's offset is the offset of the filters that computed its first new frame.
         first = HOP * (self._frames + self.config.min_lookahead_hops)
         offset_cents = self._tuner.offset_cents(first)
         windows = 1
@@ -231,8 +233,8 @@ class Stream:
         return windows, offset_cents
 
     def finish(self) -> list[Event]:
-        """Return the last events, which end all notes. Call it after ``end``, when all windows have
-        been processed."""
+        """Return the last events, which end all notes. Call this after ``end``, once all windows
+        have been processed. Otherwise it has the same effect as ``close``."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
@@ -255,7 +257,8 @@ class Stream:
 
     @property
     def replay_ms(self) -> float:
-        """Maximum audio in ms that another stream has to process again from ``point``."""
+        """Maximum duration, in ms, of the audio that another stream must process again to continue
+        from ``point``."""
         frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
@@ -273,7 +276,7 @@ class Stream:
 
     @property
     def frames(self) -> int:
-        """Number of processed frames of the performance, including those before it was resumed."""
+        """Number of processed frames of the performance, including frames of earlier streams."""
         frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
         return max(frames, self._point.frames)
 
@@ -309,13 +312,14 @@ class Stream:
 
     @property
     def behind_ms(self) -> float:
-        """Audio received but not yet processed, in ms, in addition to the guaranteed delay."""
+        """Duration, in ms, of the audio that could have been processed but was not yet. Audio that
+        the look-ahead, the block and the resampler still hold back does not count."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
 
     @property
     def _held_ms(self) -> float:
-        """Delay in ms before the audio reaches the tracker."""
+        """Delay in ms until audio can reach the event detector."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 
@@ -336,7 +340,7 @@ class Stream:
         self.end()
 
     def _resample(self) -> None:
-        """Resample the waiting chunks at once, because each call has a fixed cost."""
+        """Resample all waiting chunks together, because each resampler call has a fixed cost."""
         if self._chunks:
             self._buffer.append(self._resampler.process(np.concatenate(self._chunks)))
             self._chunks = []

@@ -1,17 +1,18 @@
 """Windows of a stream: their schedule, their samples, and the engine that computes them.
 
-Frame f describes sample HOP * f of the stream at the model's rate. Block j has the frames
-k * j ... k * j + k - 1. They are read from one window, which ends L hops after the newest of them:
+Frame f is at sample HOP * f of the stream at the model's rate. Block j has the k frames from k * j
+to k * j + k - 1. All of them come from one window, which ends L hops after the newest frame:
 
     samples    ...--+--------+--------+--------+--------+-- ... --+
     frames         kj      kj+1      ...    kj+k-1                |
                     |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
 
 A frame d hops before the window's end is at position FRAMES - d of the model's output. With L = 32
-and k = 1 this is the paper's scheme: one window per hop yields its middle frame.
+and k = 1 this is the scheme in the paper, in which each hop has a window, and only the middle frame
+of the window is used.
 
-In anytime mode L is the model's minimum. Older frames are then read from each window as well,
-because it has more audio after them than the windows before it.
+In anytime mode L is the model's minimum. Frames before the block are then repeated: each window
+predicts them again, with more audio after them than in earlier windows.
 """
 
 from __future__ import annotations
@@ -30,15 +31,14 @@ from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
 MAX_WINDOWS_PER_BATCH = 4  # maximum number of windows of a live stream in one batch
 
 SEGMENT_FRAMES = 2048
-"""Number of frames in a segment of a recording, including repeated frames: 24 s, and 24 MB of
-probabilities with 23 heads."""
+"""Maximum number of frames in a segment of a recording, including repeated frames: 24 s, or 24 MB
+of probabilities with 23 heads."""
 
 Samples = NDArray[np.float32]
 
 
 class SampleBuffer:
-    """Buffer of samples at the model's rate: the latest windows, which overlap, and the samples
-    after them.
+    """Buffer of samples at the model's rate: the latest windows, which overlap, and later samples.
 
         silence before the stream   in earlier windows          later samples
         .............|--------------------------------------|----------------|
@@ -48,11 +48,11 @@ class SampleBuffer:
     Indexes count from the start of the performance.
 
     Attributes:
-        due: index after the last window.
+        due: index after the last sample of the last window.
     """
 
     def __init__(self, first_sample: int, kept: int) -> None:
-        """kept: number of samples before ``due`` to keep. Silence precedes ``first_sample``."""
+        """kept: number of samples to keep before ``due``. Silence precedes ``first_sample``."""
         self.due, self._kept = first_sample, kept
         self._begin = first_sample - kept
         self._samples = np.zeros(kept, np.float32)
@@ -69,7 +69,7 @@ class SampleBuffer:
         self._samples, self._begin = np.concatenate([kept, samples]), begin
 
     def advance(self, due: int) -> Samples:
-        """Set ``due``. Return the samples between its old and its new value."""
+        """Set ``due``. Return the samples from the old value of ``due`` to the new value."""
         new = self.between(self.due, due)
         self.due = due
         return new
@@ -85,9 +85,9 @@ class WindowSchedule:
     Attributes:
         lookahead_hops: L, the hops from the newest frame of a block to the end of its window.
         block_frames: k, the number of frames per block. Successive windows are k hops apart.
-        repeated_frames: number of older frames that are read again with each block.
-        late_frames: number of later frames that may still change the decision on a frame, and of
-            frames computed after the end of a stream.
+        repeated_frames: number of frames before a block that its window predicts again.
+        late_frames: in anytime mode, age in frames at which a frame has its full look-ahead, else
+            0. As many frames are computed after the end of a stream.
     """
 
     lookahead_hops: int
@@ -102,7 +102,7 @@ class WindowSchedule:
 
     @classmethod
     def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:
-        """Return the schedule for these options, in anytime mode without the repeated frames."""
+        """Return the schedule for these options. It does not include repeated and late frames."""
         lookahead_hops = options.lookahead_hops(config.sample_rate)
         if options.mode is Mode.ANYTIME:
             lookahead_hops = config.min_lookahead_hops
@@ -110,7 +110,7 @@ class WindowSchedule:
 
     @property
     def positions(self) -> slice:
-        """Positions of the repeated frames and a block's frames among the model's FRAMES."""
+        """Positions, among the model's FRAMES, of the repeated frames and the block."""
         newest = FRAMES - self.lookahead_hops
         return slice(newest - self.block_frames - self.repeated_frames + 1, newest + 1)
 
@@ -123,16 +123,16 @@ class WindowSchedule:
         return HOP * (newest + self.lookahead_hops)
 
     def complete(self, samples: int) -> int:
-        """Return the number of blocks whose windows end within this number of samples."""
+        """Return the number of blocks whose windows end within the first ``samples`` samples."""
         held = HOP * (self.lookahead_hops + self.block_frames - 1)
         return max(0, (samples - held) // (HOP * self.block_frames) + 1)
 
     def frames(self, samples: int) -> int:
-        """Return the number of frames that start within this number of samples."""
+        """Return the number of frames in the first ``samples`` samples."""
         return -(-samples // HOP)
 
     def blocks(self, samples: int) -> int:
-        """Return the number of blocks that decide all frames of this number of samples."""
+        """Return the number of blocks that decide all frames of the first ``samples`` samples."""
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
 
 
@@ -144,10 +144,10 @@ class PendingWindows:
         samples: samples of all windows, which overlap. Read-only.
         windows: number of windows after the pre-roll.
         new_hops: hops from one window to the next.
-        positions: positions to read, among the network's FRAMES.
+        positions: positions of the required frames among the network's FRAMES.
         preroll: number of earlier windows, computed only to restore streaming state.
-        shifts: number of bins by which each window's filters are shifted upwards, including the
-            pre-roll (``model.transcriber.FeatureStream``). Empty means 0 for all.
+        shifts: for each window, including the pre-roll, the number of bins by which its filters are
+            shifted upwards (``model.transcriber.FeatureStream``). Empty means 0 for all windows.
     """
 
     samples: NDArray[np.float32]
@@ -165,8 +165,8 @@ class PendingWindows:
         return list(zip(windows, self.shifts or count * (0,), strict=True))
 
     def subset(self, first: int, count: int) -> PendingWindows:
-        """Return ``count`` windows, or fewer at the end. ``first`` counts from the start of the
-        pre-roll."""
+        """Return ``count`` windows from index ``first`` on, or fewer at the end. Indexes count from
+        the start of the pre-roll."""
         step = self.new_hops * HOP
         count = min(count, self.preroll + self.windows - first)
         preroll = min(count, max(0, self.preroll - first))
@@ -200,6 +200,6 @@ class InferenceEngine(Protocol):
 
 
 def common_positions(config: ModelConfig) -> list[slice]:
-    """Return the positions that streams with default options use."""
+    """Return the positions that live streams and recordings with default options use."""
     options = (StreamOptions(), FILE_OPTIONS)
     return [WindowSchedule.of(choice, config).positions for choice in options]

@@ -129,7 +129,7 @@ class Container:
                     if not self._may_pause:
                         self._report_corruption(f"{gap / frame.rate:.1f} s are missing")
                     yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
-                    self._unwanted = 0  # the timestamps already exclude the encoder's samples
+                    self._unwanted = 0  # the timestamps already account for the encoder's samples
                 self._read += gap + len(values)
                 drop = min(self._unwanted, len(values))
                 self._unwanted -= drop

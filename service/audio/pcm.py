@@ -89,8 +89,7 @@ def check_and_mix(
 
 
 class PcmDecoder:
-    """Decodes a PCM byte stream to mono samples. Buffers an incomplete sample until the next call.
-    """
+    """Decodes a PCM byte stream to mono samples. An incomplete sample waits for the next call."""
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """position, mix: see ``restart_position``."""
@@ -133,7 +132,7 @@ class PcmDecoder:
 
 class Downmix:
     """Mixes channels to mono. The result does not depend on the sizes of chunks, bit for bit. In a
-    recording the output is delayed by two blocks, and ``finish`` returns the last two.
+    recording the output is delayed by two blocks, and ``finish`` returns the rest.
 
     Attributes:
         position: index of the next sample.

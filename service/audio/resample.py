@@ -61,7 +61,8 @@ class RateRatio:
         return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
     def inputs(self, outputs: int) -> int:
-        """Return the number of input samples that the first ``outputs`` samples (at least 1) need."""
+        """Return the number of input samples that the first ``outputs`` samples need. At least 1
+        output sample is required."""
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:

@@ -35,9 +35,8 @@ TOLERANCE_CENTS = 17.0  # remaining deviation (half a bin) above which the shift
 # halfway between two pitches keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
 _DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
-# Minimum length of the sum, in total and per block, at which the shift may change. Instruments reach
-# 0.3 to 0.9 per block, so the shift follows them after 1 to 4 s. Singers reach 0.1 to 0.3, and noise
-# almost 0.
+# Minimum length of the sum, in total and per block, at which the shift may change. Instruments
+# reach 0.3 to 0.9 per block, so the shift follows after 1 to 4 s. Singers reach 0.1 to 0.3.
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
 _Sum = Annotated[float, Field(ge=-100, le=100)]

@@ -33,8 +33,8 @@ class Analysis:
     """Result of the analysis of a performance.
 
     Attributes:
-        beats: detected beats. In free rhythm (not ``steady``), one beat every half second.
-        steady: True if the performance has a steady beat.
+        beats: detected beats. Without any, beats at the tempo of the hints, or every half second.
+        steady: True if the performance has a steady beat, False for free rhythm.
         chords: chord symbols at the beats where the harmony changes.
     """
 
@@ -45,7 +45,7 @@ class Analysis:
 
     @property
     def tempo(self) -> Tempo:
-        """Tempo of a MIDI file: the default, without bars, if there is no steady beat."""
+        """Tempo map for a MIDI file. Without a steady beat: the default tempo, without bars."""
         if not self.steady:
             return replace(DEFAULT_TEMPO, key=self.key.name, chords=self.chord_times)
         beats = self.beats
@@ -91,10 +91,10 @@ def analyse(
 ) -> Analysis:
     """Return beats, key and chords of the notes that have ended.
 
-    With a hint about tempo or bars, the performance counts as steady.
+    If the hints contain a tempo or bars, detected beats count as steady at any confidence.
 
     Args:
-        reported: beats that were reported live. They are used unchanged.
+        reported: beats that were reported live. They are used unchanged, with their gaps filled.
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
@@ -121,8 +121,8 @@ def analyse(
 
 
 def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
-    """Remove bars of free rhythm if no note starts or ends in them or in a neighbouring bar. A
-    silence or a held note of an hour then needs no more bars than a short one."""
+    """Remove bars of free rhythm if no note starts or ends in them or in a neighbouring bar. Long
+    silences and long held notes then need only a few bars."""
     bar = np.arange(len(time_s)) // metre
     events = bar[np.searchsorted(time_s, notes.ravel(), side="right").clip(1) - 1]
     near = np.unique(events[:, None] + np.arange(-1, 2))
@@ -157,7 +157,7 @@ def _bpm(text: str) -> float:
 
 
 def _metre(text: str) -> dict[str, int | None]:
-    """Return the hints in a number of beats, such as 5, or a signature, such as 7/4 or 12/8."""
+    """Convert a number of beats, such as 5, or a signature, such as 7/4 or 12/8, to hints."""
     number, _, unit = text.partition("/")
     beats = int(number) if number.isdecimal() else 0
     parts = {"": None, "4": 2, "8": 3}.get(unit, 0)

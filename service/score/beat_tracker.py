@@ -4,10 +4,10 @@ Long, low and full chords are more often on beats than between them. A softmax o
 beat predicts the position of each chord from its features. Its weights were fitted to performances
 with known beats (training/RESULTS.md).
 
-A dynamic program over tempo and phase finds the best beats. A state is the time of a beat, the
-length of the beat before it, and its subdivision in two or three. A step from one beat to the next
-gains the log likelihood of the chords within it. Its cost grows with the change of the tempo, so
-that the beats can follow a rubato.
+A dynamic program over tempo and phase finds the best beats. A state consists of the time of a beat,
+the time since the beat before it, and the subdivision of this time into two or three parts. A step
+from one beat to the next gains the log likelihood of the chords between the two beats. Its cost
+grows with the change of the tempo, so that the beats can follow a rubato.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ import numpy as np
 from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
 CHORD_S = 0.045  # notes with onsets within this time are one chord
-MIN_CHORDS = 8  # minimum number of chords for a beat
-PLACES = {  # positions in a beat, by its subdivision; each class has one row below
+MIN_CHORDS = 8  # minimum number of chords in which beats are detected
+PLACES = {  # classes of positions in a beat, by subdivision
     2: ((0.0,), (0.5,), (0.25, 0.75)),
     3: ((0.0,), (1 / 3,), (2 / 3,), (1 / 6, 0.5, 5 / 6)),
 }
@@ -53,34 +53,35 @@ SHORTEST_S, LONGEST_S = 0.25, 1.7  # range of beat lengths: 240 to 35 beats per 
 _RATIO = 1.045  # ratio of neighbouring beat lengths
 _REACH = 5  # maximum change of the beat length from beat to beat, in steps of _RATIO
 _SIGMA_S = 0.025  # standard deviation of an onset from its position in the beat
-_ELSEWHERE = 0.08  # share of onsets at no particular position
+_ELSEWHERE = 0.08  # share of onsets that are at none of the positions
 _FLOOR = -4.0  # minimum log probability of a class, so that no single chord decides
 _TEMPO_COST = 7.0  # cost of a change of the beat length, per logarithm of the ratio
 _TERNARY = 0.7  # cost per second of beats in three parts, whose six positions suit any chord
 _SILENT_COST = 1.5  # cost of a beat without a chord
-_USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # preferred beat: log-normal, weight per second
+_USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # log-normal prior of beat lengths; weight per second
 _NEVER = -1e8
 _PAUSE = round(2 * LONGEST_S / STEP_S)  # number of steps without a chord that are a pause
 _SNAP_S = 0.05  # a beat this close to a chord moves to the chord
-_CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3  # agreement of phases by chance, and the range above it
-_SMOOTHED = 2  # number of beats before and after in the smoothing
+# Agreement of phases by chance, its increase if chords are few, and the excess of full confidence.
+_CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3
+_SMOOTHED = 2  # number of beats before and after a beat with which it is averaged
 
 
 class Chords(NamedTuple):
-    """Chords in order: ``time_s`` [chords]; ``features`` [chords, 5], relative to nearby chords."""
+    """Chords in order. ``time_s``: [chords]. ``features``: [chords, 5], relative to their means."""
 
     time_s: F64
     features: F64
 
 
 def chord_numbers(onset_s: F64, within_s: float = CHORD_S) -> I64:
-    """Return the number of each note's chord, from 0. Onsets ascend."""
+    """Return the index of the chord to which each note belongs. Onsets ascend."""
     numbers = np.zeros(len(onset_s), np.int64)
     first = number = 0
-    for place in range(1, len(onset_s)):
-        if onset_s[place] - onset_s[first] > within_s:
-            first, number = place, number + 1
-        numbers[place] = number
+    for note in range(1, len(onset_s)):
+        if onset_s[note] - onset_s[first] > within_s:
+            first, number = note, number + 1
+        numbers[note] = number
     return numbers
 
 
@@ -110,7 +111,7 @@ def chords_of(notes: F64) -> Chords | None:
 
 
 def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F64:
-    """Return log probabilities, [chords, classes], of the positions of chords in a beat of this
+    """Return the log probabilities, [chords, classes], of the chords' positions in a beat of this
     length."""
     weights = np.array(WEIGHTS[subdivision])
     slow = np.log(beat_s / TYPICAL_S)
@@ -120,7 +121,7 @@ def class_log_probabilities(features: F64, subdivision: int, beat_s: float) -> F
 
 
 def relative(values: F64) -> F64:
-    """Return deviations from the mean of nearby values, divided by their standard deviation."""
+    """Return the deviations from the mean of nearby values, divided by their standard deviation."""
     box = np.ones(2 * _AROUND + 1) / (2 * _AROUND + 1)
     padded = np.pad(values, _AROUND, mode="reflect" if len(values) > _AROUND else "edge")
     mean = np.convolve(padded, box, "valid")
@@ -129,7 +130,7 @@ def relative(values: F64) -> F64:
 
 
 class BeatState(NamedTuple):
-    """A beat. ``length`` is the index of the length of the beat before it."""
+    """A beat. ``length`` is the index in ``_lags`` of the time since the beat before it."""
 
     time_s: float
     subdivision: int
@@ -143,7 +144,7 @@ def best_path(
     hints: BeatHints = NO_BEAT_HINTS,
     start: BeatState | None = None,
 ) -> list[BeatState]:
-    """Return the best beats of a part of a performance. The first is ``start`` if it is set."""
+    """Return the best beats from ``begin_s`` to ``end_s``. The first is ``start`` if set."""
     steps = int((end_s - begin_s) / STEP_S) + 1
     lags = _lags(hints.bpm)
     gain = _gains(chords, begin_s, steps, lags)
@@ -169,7 +170,7 @@ def best_path(
         choice = candidates.argmax(3)[..., None]
         value = np.take_along_axis(candidates, choice, 3)[..., 0]
         source = np.take_along_axis(np.broadcast_to(sources, candidates.shape), choice, 3)[..., 0]
-        if start is None and now < longest + block:  # the first beat may be anywhere
+        if start is None and now < longest + block:  # the path may start at any of these steps
             fresh = (np.arange(now, now + block)[:, None, None] < lags + 8) & (value < _NEVER / 2)
             value, source = np.where(fresh, 0.0, value), np.where(fresh, -1, source)
         rows = slice(now, min(now + block, steps))
@@ -188,13 +189,14 @@ def best_path(
         source = back[now, sub, lag]
         now -= int(lags[lag])
         if source < 0 or now < 0:
-            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # before the first chord
+            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # beat before the first chord
             return early + path if now >= -5 and start is None else path
         sub, lag = divmod(int(source), count)
 
 
 def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
-    """Return the gain of each beat and the time before it, [steps, subdivisions, lags]."""
+    """Return the gain of a beat at each step, and of the time since the beat before it: [steps,
+    subdivisions, lags]."""
     place = ((chords.time_s - begin_s) / STEP_S).round().astype(int)
     inside = (place >= 0) & (place < steps)
     features, place = chords.features[inside], place[inside]
@@ -213,13 +215,13 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
     table -= np.where(sounding > 0, 0, _SILENT_COST)[:, None, None]
     count = np.cumsum(np.append(np.zeros(_PAUSE), sounding > 0))
     is_pause = count[_PAUSE:] == count[:-_PAUSE]
-    table[is_pause] = 0.0  # a pause is no evidence: the tempo continues
+    table[is_pause] = 0.0  # a pause gives no evidence, so the tempo continues
     return table
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Return the log likelihood of each chord if the end of the beat is 0, 1, ... steps later,
-    [chords, lag]."""
+    """Return the log likelihood of each chord if the beat ends 0, 1, ... steps later: [chords, lag]
+    for a beat of ``lag`` steps."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
@@ -236,7 +238,7 @@ def _explained(features: F64, sub: int, lag: int) -> F64:
 
 
 def _lags(bpm: float | None = None) -> I64:
-    """Return the beat lengths in steps."""
+    """Return the possible beat lengths in steps. With ``bpm``, they differ from it by up to 8 %."""
     shortest, longest = SHORTEST_S, LONGEST_S
     if bpm is not None:
         shortest, longest = 60 / bpm * 0.92, 60 / bpm * 1.08
@@ -249,13 +251,14 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Return beats without bars: those at ``before_s``, then the path, moved to nearby chords.
+    """Return beats without bars: first those at ``before_s``, then the beats of the path. Beats of
+    the path move to chords nearby.
 
-    The confidence measures how well the phases of the chords agree in beats, or in halves, thirds
-    or quarters of beats. It is the length of the mean of exp(2 pi i n phase) (Rayleigh's test).
-    The beats are smoothed first, because the beats of free playing follow its chords too, more so
-    if chords are rare. The confidence is 0 if the chords are further apart than beats can be,
-    because any beats would fit.
+    The confidence measures how well the chords agree in phase, relative to beats or to halves,
+    thirds or quarters of beats. Agreement is the length of the mean of exp(2 pi i n phase)
+    (Rayleigh's test). The beats are smoothed first, because otherwise they follow the chords even
+    in free playing, especially if chords are sparse. If the chords are further apart than the
+    longest beat, the confidence is 0, because any beats would fit.
     """
     time_s = np.array([state.time_s for state in path])
     after = np.searchsorted(chords.time_s, time_s).clip(1, len(chords.time_s) - 1)

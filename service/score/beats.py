@@ -50,7 +50,7 @@ class Beats:
         return 60 / float(np.median(np.diff(self.time_s)))
 
     def position(self, time_s: F64) -> F64:
-        """Convert seconds to beats. Before the first and after the last, the tempo is constant."""
+        """Convert seconds to beats. The tempo is constant before the first beat and after the last."""
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
         inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
         early = np.minimum(time_s - self.time_s[0], 0) / first
@@ -63,9 +63,9 @@ class Beats:
         return begin + (position - whole) * (end - begin)
 
     def bars(self, begin: Fraction | int, end: Fraction | int) -> list[tuple[Fraction, int]]:
-        """Return the first beat and the number of beats of each bar between two beats. The first
-        bar may be shortened to a pickup. Bars outside of the detected beats have
-        ``beats_per_bar``."""
+        """Return the first beat and the number of beats of each bar from beat ``begin`` to beat
+        ``end``. The first bar may be shortened to a pickup. Bars before the first and after the
+        last detected downbeat have ``beats_per_bar`` beats."""
         downs = [int(beat) for beat in np.flatnonzero(self.bar == 0)] or [0]
         while downs[0] > begin:
             downs.insert(0, downs[0] - self.beats_per_bar)
@@ -83,7 +83,7 @@ def smoothest(cost: F64, change: float | F64) -> I64:
 
     Args:
         cost: [rows, columns].
-        change: cost of a change of the column: a number, or [rows] from the row before.
+        change: cost of another column than in the row before: a number, or [rows].
     """
     total, back = cost[0], []
     for row, price in zip(cost[1:], np.broadcast_to(change, len(cost))[1:], strict=True):
@@ -101,11 +101,12 @@ class BeatHints(BaseModel):
 
     Attributes:
         bpm: beats per minute.
-        beats_per_bar, subdivision: beats of a bar and parts of a beat (4 beats of 3 parts are
-            12/8).
+        beats_per_bar: number of beats in a bar.
+        subdivision: number of parts of a beat. 4 beats of 3 parts are 12/8.
         first_downbeat_s: time of the first beat of a bar.
         fixed_tempo: True if the tempo is constant.
-        chords: True for chord symbols of monophonic music as well, False for none.
+        chords: True for chord symbols in all music, False for none. None for chord symbols only
+            where several notes sound at once.
     """
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)

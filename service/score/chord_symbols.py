@@ -13,7 +13,7 @@ import numpy as np
 from service.score.beats import F64, I64, Beats, smoothest
 from service.score.spelling import name_of
 
-ALTERATIONS = ("", "#", "b")  # suffix of a name, by its number of sharps; -1 is a flat
+ALTERATIONS = ("", "#", "b")  # suffix of a name, indexed by the number of sharps; -1 is a flat
 QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
     "": ((0, 4, 7), 0.0),
     "m": ((0, 3, 7), 0.0),
@@ -30,15 +30,15 @@ QUALITIES = {  # suffix of the name: semitones above the root, and the cost of t
 _TONES = (1.3, 1.0, 0.9, 0.9)  # relative weight of root, third, fifth and seventh in a chord
 _OTHER = 0.12  # relative weight of each other pitch class
 _ONSET, _MAX_WEIGHT = 0.15, 1.3  # in beats: added to a note's length at its onset; maximum weight
-_EARLY = 0.12  # in beats: notes that start or end this close to a beat start or end on it
+_EARLY = 0.12  # in beats: starts and ends of notes this close to a beat move to the beat
 _HELD = 16  # number of beats after which a held note no longer counts
 _MIN_BASS = 0.25  # in beats: shorter notes are not the bass
-_BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost of root, third, fifth, seventh and another note as bass
+_BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost if the bass is the root, third, fifth, seventh or another
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
 _NEVER = 1e4
 _TOGETHER = 0.1  # in beats: notes with onsets within this time start together
-_MAX_ROOTS = 0.25  # maximum share of the beats of an inverted chord that have its root as bass
+_MAX_ROOTS = 0.25  # maximum share of an inverted chord's beats in which the bass is its root
 # Minimum share of beats with three pitch classes, and minimum mean number of notes.
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6
 _SOUNDS = 0.2  # in beats: pitch classes that sound for less do not count
@@ -71,8 +71,8 @@ def find_chords(
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
         fifths: sharps of the key signature, or flats if negative.
         minor: True if the key is minor.
-        wanted: True for chords of any music; False for none; None for chords only if several notes
-            sound at once.
+        wanted: True for chords of any music; False for no chords; None for chords only if several
+            notes sound at once.
     """
     if not len(notes) or wanted is False:
         return []
@@ -85,15 +85,16 @@ def find_chords(
         has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
         if voices.mean() < _MIN_VOICES or not has_triads:
             return []
-        # Bars before the first two notes that start together are a melody, without symbols.
+        # Until the first bar in which two notes start together, the melody gets no symbols.
         bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
         together = (np.diff(begin) < _TOGETHER) & (np.diff(pitch) % 12 != 0)
-        first = min(beat[-1], begin[:-1][together][:1].max(initial=begin[0]))
-        start = next(int(begun) for begun, count in bars if begun + count > first)
+        first_together = begin[together.argmax()]  # the first note if no notes start together
+        first = min(beat[-1], first_together)
+        start = next(int(bar_start) for bar_start, count in bars if bar_start + count > first)
         beat, weight, bass = beat[beat >= start], weight[beat >= start], bass[beat >= start]
     path: list[int] = []
     change = _change_costs(beat, beats)
-    change[~np.isin(beat, np.floor(begin))] = _NEVER  # no note starts
+    change[~np.isin(beat, np.floor(begin))] = _NEVER  # no note starts in these beats
     for start in range(0, len(beat), _STRETCH):
         part = slice(start, start + _STRETCH)
         cost = _costs(weight[part], bass[part], fifths, minor)
@@ -116,9 +117,9 @@ def _snap(position: F64) -> F64:
 
 
 def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
-    """Return four arrays for the n beats in which notes sound: their numbers, [n]; how long each
-    pitch class sounds, [n, 12]; 1 at the pitch class of the lowest note, [n, 12]; and the mean
-    number of notes while notes sound, [n]."""
+    """Return four arrays for the n beats in which notes sound: the indices of the beats, [n]; the
+    weight of each pitch class, [n, 12], which is its duration with a bonus for onsets; 1 at the
+    pitch class of the bass, [n, 12]; and the mean number of notes while notes sound, [n]."""
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
     stop = np.minimum(end[:, None], number + 1)
@@ -142,7 +143,7 @@ def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
 
 
 def _change_costs(beat: I64, beats: Beats) -> F64:
-    """Return the cost of a change of chord at each of these beats."""
+    """Return the cost of a new chord at each of these beats."""
     bars = beats.bars(int(beat[0]), int(beat[-1]) + 1)
     starts = np.array([int(start) for start, _ in bars])
     bar = np.searchsorted(starts, beat, side="right") - 1
@@ -152,7 +153,7 @@ def _change_costs(beat: I64, beats: Beats) -> F64:
 
 
 def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
-    """Return [beats, chords] costs in nats."""
+    """Return the cost of each chord at each beat in nats, [beats, chords]."""
     tonic = 7 * fifths % 12
     scale = {(tonic + step) % 12 for step in (*_SCALE, *(_RAISED if minor else ()))}
     share, low = np.full((len(_STATES), 12), _OTHER), np.full((len(_STATES), 12), _BASS[-1])

@@ -24,7 +24,7 @@ from service.score.musicxml import compressed
 from service.score.part import Part
 from service.score.quantise import quantise_notes
 
-STRAY = 0.02  # minimum share of the notes: an instrument with fewer was misclassified
+STRAY = 0.02  # minimum share of the notes; an instrument with fewer counts as misclassified
 _SCORE_ORDER = (
     *("flute", "oboe", "clarinet", "bassoon", "saxophone", "horn", "brass", "voice"),
     *("violin", "viola", "cello", "contrabass", "plucked", "mallets"),
@@ -43,7 +43,7 @@ _OPTIONS = {
     "smuflTextFont": "none",
 }
 # verovio writes the accidentals of chord symbols in its music font, which the page and the PDF do
-# not have. They are replaced by Unicode characters in the text font.
+# not have. These accidentals are replaced by Unicode characters in the text font.
 _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
 _TEXT_SIZE = "405px"  # font size of verovio's text
@@ -108,7 +108,7 @@ class ScoreDocument:
 
     @property
     def undrawable(self) -> str:
-        """Characters of the title that a PDF shows as empty boxes."""
+        """Characters of the title that the font lacks, so that a PDF shows empty boxes."""
         shown = readable_title(self._title)
         return "".join(dict.fromkeys(c for c in shown if not _DRAWABLE.match(c)))
 
@@ -124,26 +124,27 @@ class ScoreDocument:
 
     @property
     def bars_s(self) -> list[float]:
-        """Start in seconds of each bar that is drawn. A long rest is drawn as one bar."""
+        """Start of each drawn bar in seconds. A long rest is drawn as one bar."""
         beats = self.analysis.beats
         starts = [float(start) for start in self._sheet.drawn_bars]
         return [float(time_s) for time_s in beats.time(np.array(starts))]
 
     def svg(self, width: int | None = None) -> list[str]:
-        """Return SVG of A4 pages, or of one page of this width in tenths of a mm.
+        """Return the SVG of each A4 page, or of one page of ``width`` tenths of a mm.
 
         Raises:
-            ValueError: verovio cannot read the score.
+            ValueError: verovio rejects the score.
         """
         toolkit = self._engraved(width)
         pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
         return [_with_text_font(page) for page in pages]
 
     def timed_svg(self, width: int) -> tuple[str, dict[str, list[float]]]:
-        """Return SVG of one page, and onset and offset in seconds of each note by its element's ID.
+        """Return the SVG of one page, and the onset and offset in seconds of each note by the ID of
+        its element. width: in tenths of a mm.
 
         Raises:
-            ValueError: verovio cannot read the score.
+            ValueError: verovio rejects the score.
         """
         toolkit = self._engraved(width)
         beats = self.analysis.beats
@@ -151,12 +152,12 @@ class ScoreDocument:
         measures = re.findall(r'<g id="([^"]+)" class="measure', svg)
         places = beats.position(np.array(self.bars_s)).tolist()
         bars = dict(zip(measures, places, strict=True))
-        start = begin = 0.0  # start of the bar, in beats and in quarters
+        bar_beats = bar_quarters = 0.0  # start of the bar, in beats and in quarters
         times_s: dict[str, list[float]] = {}
         for event in toolkit.renderToTimemap({"includeMeasures": True}):
             if "measureOn" in event:
-                start, begin = bars[event["measureOn"]], event["qstamp"]
-            position = start + (event["qstamp"] - begin) / float(beats.quarters)
+                bar_beats, bar_quarters = bars[event["measureOn"]], event["qstamp"]
+            position = bar_beats + (event["qstamp"] - bar_quarters) / float(beats.quarters)
             time_s = float(beats.time(np.array(position)))
             times_s |= {note: [time_s, time_s] for note in event.get("on", [])}
             for note in event.get("off", []):
@@ -171,7 +172,7 @@ class ScoreDocument:
             endless["justifyVertically"] = False
             toolkit.setOptions(endless)
         if not toolkit.loadData(self.musicxml.decode()):
-            raise ValueError("this score cannot be engraved")
+            raise ValueError("verovio cannot engrave this score")
         return toolkit
 
     def pdf(self) -> bytes:
@@ -185,7 +186,7 @@ class ScoreDocument:
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 
     def save(self, path: Path) -> None:
-        """Write ``.pdf``, ``.mxl``, or MusicXML. Raises OSError."""
+        """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError."""
         match path.suffix.lower():
             case ".pdf":
                 file = self.pdf()

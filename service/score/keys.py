@@ -11,7 +11,7 @@ from service.score.beats import F64, I64, smoothest
 from service.score.quantise import QuantisedNote
 from service.score.voices import Bars, index_at
 
-# Profiles of keys by Albrecht and Shanahan (2013): shares of the pitch classes from the tonic up.
+# Key profiles of Albrecht and Shanahan (2013): shares of the pitch classes, from the tonic up.
 MAJOR = (0.238, 0.006, 0.111, 0.006, 0.137, 0.094, 0.016, 0.214, 0.009, 0.080, 0.008, 0.081)
 MINOR = (0.220, 0.006, 0.104, 0.123, 0.019, 0.103, 0.012, 0.214, 0.062, 0.022, 0.061, 0.052)
 MAJOR_KEYS = ("Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B")
@@ -19,7 +19,7 @@ MINOR_KEYS = ("Ebm", "Bbm", "Fm", "Cm", "Gm", "Dm", "Am", "Em", "Bm", "F#m", "C#
 _SHORTEST_S, _LONGEST_S = 0.05, 1.0  # limits of a note's length, so that a held bass counts less
 _OPENING_S, _LATER = 10.0, 0.2  # time constant of a note's weight; weight of late notes
 _ACCIDENTALS = 1.5  # loss in correlation if all notes are outside of the signature
-_FIRST_BASS, _LAST_BASS = 0.06, 0.03  # gain in correlation if the tonic is the bass of this chord
+_FIRST_BASS, _LAST_BASS = 0.06, 0.03  # gain if the tonic is the bass of the first, last chord
 _TOGETHER_S = 0.05  # notes with onsets within this time are one chord
 MIN_SECTION = 8  # minimum number of bars of a section with its own key signature
 _CHANGE = 20.0  # cost of a change of the key signature
@@ -87,14 +87,14 @@ def _fifths(tonic: int, minor: bool) -> int:
 
 
 def _scale(fifths: int) -> I64:
-    """Return the pitch classes of a key signature."""
+    """Return the pitch classes of the seven notes in a key signature."""
     return (7 * np.arange(fifths - 1, fifths + 6)) % 12
 
 
 def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sections:
-    """Return the sections of a piece that have their own key signature, the first at the first bar.
+    """Return the sections that have their own key signature. The first starts at the first bar.
 
-    A section has ``MIN_SECTION`` bars or more. The key of the dominant does not count as another
+    A section has at least ``MIN_SECTION`` bars. The key of the dominant does not count as another
     key, because composers do not print its signature.
 
     Args:
@@ -125,7 +125,7 @@ def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sectio
 
 
 def _merge_short(column: I64, cost: F64) -> None:
-    """Join runs shorter than ``MIN_SECTION`` with the neighbour that costs less."""
+    """Join each run shorter than ``MIN_SECTION`` with the neighbour whose key costs less."""
     while True:
         edges = [0, *(np.flatnonzero(np.diff(column)) + 1).tolist(), len(column)]
         lengths = np.diff(edges)

@@ -1,8 +1,8 @@
-"""Detects the beats of a performance in progress. Each is reported once, within a bounded time.
+"""Detects the beats of a performance in progress. Each beat is reported once, with a bounded delay.
 
-Every ``TICK_S`` the beat tracker continues from the last reported beat and reports new beats that
+Every ``TICK_S`` the beat tracker continues from the last reported beat, and reports new beats that
 are older than ``LAG_S``. The beats depend only on the notes, not on the times or the sizes of the
-updates. While the beats are not confident enough, none is reported, and the search starts again.
+updates. If the confidence is too low, no beats are reported, and the search starts again.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from service.score.metre import assign_bars
 TICK_S = 2.0
 LAG_S = 2.0
 CONTEXT_S = 24.0
-"""Duration of the latest music that determines bars and confidence, and maximum delay of a first
-beat. Later beats are delayed by ``LAG_S + TICK_S`` at most."""
-_CERTAIN, _CHORDS = 0.95, 16  # minimum confidence and number of chords for a first beat
+"""Duration of the latest music that determines bars and confidence. It is also the maximum delay of
+the beats that are reported first. Later beats have a delay of at most ``LAG_S + TICK_S``."""
+_CERTAIN, _CHORDS = 0.95, 16  # minimum confidence and number of chords for the first beats
 MAX_PICKUP_S = 60.0
-"""Maximum time from the first beat of a bar to the start of the performance within that bar."""
+"""Maximum time by which the first bar may start before the performance (a pickup)."""
 _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhythm is free
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A beat. ``place`` is its position in the bar, from 0. Other fields are as in ``Beats``."""
+    """A reported beat. ``place``: position in the bar, from 0. Other fields: see ``Beats``."""
 
     time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
     place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]
@@ -52,7 +52,7 @@ class LiveBeats:
 
     @property
     def due_s(self) -> float:
-        """Time of the next search for beats. It needs all onsets and offsets before this time."""
+        """Time of the next search for beats. This search needs all onsets and offsets before it."""
         return self._begin_s + (self._ticks + 1) * TICK_S
 
     def update(self, notes: F64, until_s: float) -> list[LiveBeat]:
@@ -70,7 +70,7 @@ class LiveBeats:
         return self.reported[count:]
 
     def finish(self, notes: F64, end_s: float) -> list[LiveBeat]:
-        """Return the last beats, after the last notes."""
+        """Return the last beats, at the end of a performance."""
         count = len(self.reported)
         self.update(notes, end_s)
         self._tick(notes, end_s, 0.0)
@@ -86,15 +86,16 @@ class LiveBeats:
             return
         from_s = last.time_s if last else chords.time_s[0] - beat_tracker.LEAD_S
         path = beat_tracker.best_path(chords, from_s, now_s, start=last)[1 if last else 0 :]
-        before = [b for b in self.reported[self._run :] if b.time_s >= begin_s] if last else []
+        run = self.reported[self._run :] if last else []
+        before = [beat for beat in run if beat.time_s >= begin_s]
         if len(before) + len(path) < MIN_CHORDS:
             return
         divide = before[0].subdivision if before else path[0].subdivision
         beats = beat_tracker.beats_of_path(chords, path, divide, [b.time_s for b in before])
         if last is None:
             self._run = len(self.reported)
-        begins = beats.confidence >= _CERTAIN and len(chords.time_s) >= _CHORDS
-        if not (beats.confidence >= MIN_STEADY_CONFIDENCE if last else begins):
+        min_confidence, min_chords = (MIN_STEADY_CONFIDENCE, 0) if last else (_CERTAIN, _CHORDS)
+        if beats.confidence < min_confidence or len(chords.time_s) < min_chords:
             self._last = None
             return
         bars, new_s = _continued(before, notes, beats), beats.time_s[len(before) :].tolist()
@@ -108,8 +109,8 @@ class LiveBeats:
 
 
 def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tuple[int, int]]:
-    """Return the position and the bar length of the beats after the reported beats. The current bar
-    keeps its reported length."""
+    """Return, for each beat after the reported beats, its position in the bar and the number of
+    beats in the bar. The current bar keeps its reported length."""
     rest: list[tuple[int, int]] = []
     first = usual = None
     if before:
@@ -123,11 +124,11 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
 
 
 def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
-    """Return the reported beats with their gaps filled. A long gap gets complete bars.
+    """Return the reported beats with their gaps filled. A long gap is filled with complete bars.
+    Return None if the reported beats cover too little of the performance.
 
     Args:
-        sounding_s: duration of the performance without its pauses. The result is None if the
-            reported beats cover too little of it.
+        sounding_s: duration of the performance without its long pauses.
     """
     if len(reported) < MIN_CHORDS:
         return None

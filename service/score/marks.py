@@ -10,13 +10,14 @@ import numpy as np
 from service.score.beats import smoothest
 from service.score.voices import Bars, Chord
 
-LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocities from the median of the part
+LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocity relative to the median of the part
 _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
 _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
 _STEP = 2  # parts of a beat at which other pedal changes are written
-_ONE_LINE, _THREE_LINES = 4, 12  # semitones beyond a staff that need at most 1, 3 ledger lines
-_INNER = -3  # minimum semitones beyond the staff of a chord's inner note at an octave line
+# Distance beyond a staff, in semitones, that needs one ledger line, and above which more than three
+# are needed. The inner note of a chord at an octave line may be below the edge of the staff.
+_ONE_LINE, _THREE_LINES, _INNER = 4, 12, -3
 
 
 class Clef(NamedTuple):
@@ -50,9 +51,9 @@ class Press(NamedTuple):
 def dynamics(
     onsets: Sequence[Fraction], velocities: Sequence[int], bars: Bars
 ) -> dict[Fraction, str]:
-    """Return a mark for each level that lasts for a phrase, by the onset of its first note. Return
-    no marks if the level never changes, because the absolute level is unknown. Onsets, in beats,
-    ascend."""
+    """Return the dynamic marks by the onset, in beats, at which each level starts. Levels that do
+    not last are ignored. If the level never changes, there are no marks, because the absolute level
+    is unknown. Onsets ascend."""
     if not onsets:
         return {}
     starts, places = [float(start) for start, _ in bars], [float(onset) for onset in onsets]
@@ -93,7 +94,7 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
 
 
 def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the clef with the fewest ledger lines, or the first of several."""
+    """Return the clef that needs the fewest ledger lines. Among equal clefs, the first is best."""
 
     def beyond(clef: str) -> int:
         low, high = CLEFS[clef][3:]
@@ -103,14 +104,14 @@ def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
 
 
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
-    """Return the octave lines: "8va" or "8vb", and at least three chords at the line. All of them
-    need a ledger line, and one of them needs more than three."""
+    """Return each octave line: "8va" or "8vb", and its chords, at least three. Each chord needs a
+    ledger line, and at least one chord needs more than three."""
     low, high = CLEFS[clef][3:]
     lines = []
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
 
         def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
-            """Return the distances of the inner and outer note from the staff in semitones."""
+            """Return the distances in semitones from the staff to the inner and outer note."""
             return sorted(sign * (pitch - edge) for pitch in (chord.pitches[0], chord.pitches[-1]))
 
         def fits(chord: Chord) -> bool:
@@ -119,5 +120,6 @@ def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord
 
         runs = [list(run) for fit, run in groupby(line, key=fits) if fit]
         far = (max(reach(chord)[1] for chord in run) > _THREE_LINES for run in runs)
-        lines += [(name, r) for r, is_far in zip(runs, far, strict=True) if is_far and len(r) > 2]
+        far_runs = [run for run, is_far in zip(runs, far, strict=True) if is_far]
+        lines += [(name, run) for run in far_runs if len(run) > 2]
     return lines

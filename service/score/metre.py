@@ -1,11 +1,12 @@
 """Finds the metre of a performance: the length of its beats, the beats per bar, and the bars.
 
-Detected beats are divided into units. A metre is a hierarchy of levels, from units over beats to
-bars, each two or three times as long as the level below. The evidence for a level, compared with
-the level below, is that notes are longer and harmony changes more at its starts than elsewhere, and
-that accents are similar one and two lengths later. The weights of the evidence were fitted to
-scores and performances with known bars; the priors of metres and tempos were not
-(training/RESULTS.md). A performance has one metre, but bars may be shortened.
+Detected beats are divided into units. A metre is a hierarchy of levels: units, beats, bars, and in
+some metres levels between them. The length of each level is a multiple of the level below. There is
+evidence for a level if notes are longer and harmony changes more where it starts than at the other
+starts of the level below. There is also evidence if accents repeat after one or two of its lengths.
+The weights of the evidence were fitted to scores and performances with known bars
+(training/RESULTS.md). The priors of metres and tempos were not fitted. A performance has one metre,
+but bars may be shortened.
 """
 
 from dataclasses import replace
@@ -19,17 +20,17 @@ from service.score import beat_tracker
 from service.score.beat_tracker import BeatState, chord_numbers, chords_of, relative
 from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
-# Weights of the similarity of accents after one and two lengths, of longer notes, and of the change
-# of harmony over a length of the level below and of the level itself.
+# Weights of the evidence: similarity of accents after one and two lengths; longer notes; change of
+# harmony over one length of the level below, and over one length of the level.
 WEIGHTS = (0.67, 0.44, 0.39, 0.34, 0.19)
 # Cost of a metre by subdivision and beats per bar: higher if it is rare.
 RARE = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 1.3, (3, 3): 2.1, (3, 4): 2.1}
 _RAREST = 5.0  # cost of all other metres
-_BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # usual length of a beat: log-normal; its weight
-_FULL = 0.25  # cost of beats with more or fewer chords than one
+_BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # log-normal prior of the beat length, and its weight
+_FULL = 0.25  # cost of beats with more or less than one chord
 _WINDOW = 60  # number of beats that are evaluated at once
 _AS_MANY = 16  # maximum number of bars that count as evidence, because bars are similar
-_ON = 0.3  # maximum distance in units between a unit and an onset that is on it
+_ON = 0.3  # maximum distance, in units, from a unit to the onsets that belong to it
 _LONGEST = 6.0  # maximum length of a note that counts, in beats
 _CUT = 8.0  # cost of a shortened bar
 _STAYS = 2.0  # gain of the metre of the preceding bars
@@ -37,11 +38,12 @@ _NEVER = -1e6
 METRES = (2, 3, 4, 5, 7)  # beats per bar that can be detected
 _MIN_BEATS = 4
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0
-"""Duration that the beat tracker processes at once (10 MB), and its end, which is repeated."""
+"""The beat tracker processes _STRETCH_S at once (10 MB). The beats in the last _UNSETTLED_S of each
+stretch are not final and are computed again."""
 
 
 class Metre(NamedTuple):
-    """A metre. ``beat`` is the length of its beat in units, the parts of a detected beat."""
+    """A metre. ``beat``: length of a beat in units. A unit is a part of a detected beat."""
 
     beat: int
     subdivision: int
@@ -53,20 +55,20 @@ class Metre(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[int, int]]:
-        """For each level, the lengths in units of the level below and of the level."""
+        """Two lengths in units for each level: that of the level below, and its own."""
         half = {2 * self.beat} if self.beats_per_bar == 4 else set()
         part = {self.beat // self.subdivision} if self.beat > 1 else set()
         return list(pairwise(sorted({1, self.beat, self.bar} | half | part)))
 
     def sides(self, below: int, length: int) -> tuple[NDArray[np.bool_], ...]:
-        """Return the units of a bar at which the level starts, and the others at which only the
-        level below starts."""
+        """Return two masks of the units of a bar, which are True where the level of this ``length``
+        starts, and where only the level below starts."""
         place = np.arange(self.bar)
         return place % length == 0, (place % below == 0) & (place % length > 0)
 
 
-# Interpretations of detected beats: unchanged, twice or half as long, two parts as three or the
-# other way round.
+# Interpretations of detected beats, by their subdivision: length of the actual beat in units, and
+# its subdivision.
 _READINGS = {
     2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
     3: ((3, 3), (1, 2), (2, 2), (6, 2)),
@@ -75,7 +77,7 @@ _READINGS = {
 
 def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
     """Return the beats of a performance; None if it is too short. A long performance is processed
-    in parts, each from a settled beat on, so that memory is bounded.
+    in stretches, each from a final beat on, so that memory is bounded.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
@@ -185,18 +187,18 @@ class Units:
         self._changed: dict[int, F64] = {}  # by length
 
     def prior(self, metre: Metre, window: slice) -> float:
-        """Return the log prior of a metre with these beats: of its rarity, of the length of its
-        beats, and of the number of chords per beat."""
+        """Return the log prior of a metre, which depends on how rare it is, on the length of its
+        beats, and on the number of chords per beat."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
         full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
         return float(-RARE.get(metre[1:], _RAREST) - _TEMPO * off * off - _FULL * full * full)
 
     def weighted(self, metre: Metre, window: slice) -> F64:
-        """Return for each unit of a bar the log likelihood that it is the first."""
+        """Return the log likelihood that bars start at unit 0, 1, ..., [units of a bar]."""
         return np.asarray(self.phases(metre, window) @ WEIGHTS)
 
     def phases(self, metre: Metre, window: slice) -> F64:
-        """Return the evidence of the levels if a bar starts on unit 0, 1, ...: [units of a bar,
+        """Return the evidence for all levels if bars start at unit 0, 1, ...: [units of a bar,
         WEIGHTS]."""
         unit = np.arange(self.count)[window] % metre.bar
         size = np.bincount(unit, minlength=metre.bar)
@@ -215,11 +217,12 @@ class Units:
         return total
 
     def _marks(self, below: int, length: int) -> F64:
-        """Return [units, 3]: length of notes, change of harmony over the lengths of two levels."""
+        """Return [units, 3]: length of notes; change of harmony over ``below`` and ``length``."""
         return np.stack([self._accents[:, 0], self._change(below), self._change(length)], 1)
 
     def _change(self, length: int) -> F64:
-        """Return the change of harmony from a length before each unit to a length after it."""
+        """Return the change of harmony at each unit, relative to nearby units. It compares the
+        ``length`` units before the unit with the ``length`` units from the unit on."""
         if length not in self._changed:
             total = np.vstack([np.zeros((1, 12)), np.cumsum(self._harmony, 0)])
             at = np.arange(self.count)
@@ -232,8 +235,8 @@ class Units:
         return self._changed[length]
 
     def _alike(self, window: slice, below: int, length: int) -> F64:
-        """Return the similarity between accents that are one length apart, and two lengths apart,
-        relative to other lags."""
+        """Return the similarity of accents that are one ``length`` apart, and two lengths apart,
+        relative to shorter lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
         alike = np.zeros(2)
@@ -258,7 +261,7 @@ class Units:
         if downbeat is not None:
             scores[downbeat, 1:] = _NEVER
         value = scores[0].copy()
-        # For each unit that starts a bar, the last position in the bar before.
+        # For each unit, if it starts a bar: the last position in the bar before.
         before = np.full(self.count, metre.bar - 1)
         for unit in range(1, self.count):
             cut = int(value.argmax())

@@ -37,12 +37,12 @@ _KINDS = {
     "sus2": "suspended-second",
 }  # kinds of chords in MusicXML, by quality
 
-Beams = Mapping[int, Sequence[str]]  # by the index of a value: the beam of each level
+Beams = Mapping[int, Sequence[str]]  # type of the beam at each level, by the index of a value
 Content = Element | str | int | Fraction | None
 
 
 def element(tag: str, *children: Content, **attributes: str | int) -> Element:
-    """Return an element. A child that is None is omitted; a string or number is the text.
+    """Return an element. Children that are None are omitted. A string or number becomes the text.
     Underscores in names of attributes are written as hyphens."""
     result = Element(tag, {name.replace("_", "-"): str(v) for name, v in attributes.items()})
     for child in children:
@@ -75,7 +75,7 @@ def compressed(musicxml: bytes) -> bytes:
 def direction(
     content: Element, placement: str, staff: int | None = None, sound_bpm: float | None = None
 ) -> Element:
-    """Return a direction above or below a staff. ``sound_bpm``: tempo of playback in quarters a
+    """Return a direction above or below a staff. ``sound_bpm``: playback tempo in quarters per
     minute."""
     number = None if staff is None else element("staff", staff)
     sound = None if sound_bpm is None else element("sound", tempo=f"{sound_bpm:.0f}")
@@ -102,7 +102,7 @@ def _tone(tag: str, name: str) -> Element:
 
 
 def set_offset(mark: Element, divisions: Fraction) -> Element:
-    """Move a direction or chord symbol later than its position among the notes."""
+    """Move a direction or chord symbol later by ``divisions``. Return it."""
     tags = [child.tag for child in mark]
     index = min((tags.index(tag) for tag in _AFTER_OFFSET if tag in tags), default=len(tags))
     if divisions:
@@ -118,14 +118,15 @@ def value_type(quarters: Fraction) -> tuple[int, int]:
 
 
 def written_quarters(value: Value, quarters: Fraction) -> Fraction:
-    """Return the note value: the length without its tuplet. ``quarters``: length of a beat."""
+    """Return the written length of a value in quarters, which its tuplet shortens. ``quarters``:
+    length of a beat."""
     ratio = Fraction(value.tuplet.actual, value.tuplet.normal) if value.tuplet else 1
     return (value.end - value.begin) * quarters * ratio
 
 
 def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: bool) -> Beams:
-    """Return the beams of a bar of a voice. One beam joins the notes of a beat. If ``joined``, one
-    beam also joins the eighths of two beats without shorter notes, counted from the bar's start."""
+    """Return the beams of a voice in one bar. One beam joins the notes of a beat. If ``joined``, a
+    beam joins each pair of beats, from the bar's start, if all notes of the pair are eighths."""
     timed = [index for index, value in enumerate(values) if value.end > value.begin]
     flags = {
         index: max(0, value_type(written_quarters(values[index], quarters))[0] - _QUARTER)
@@ -152,7 +153,7 @@ def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: 
 def _add_beams(
     out: dict[int, list[str]], group: Sequence[int], flags: Mapping[int, int], level: int = 1
 ) -> None:
-    """Add the beams of this level and above to the notes of a beam of the level below."""
+    """Add the beams of this level and of higher levels to notes that the level below joins."""
     for has_beam, run in groupby(group, key=lambda index: flags[index] >= level):
         own = list(run)
         if not has_beam or len(own) == level == 1:
@@ -167,25 +168,22 @@ def _add_beams(
 
 
 class Accidentals:
-    """Accidentals of a staff between two barlines.
-
-    Call ``needed`` for its notes in order of time.
-    """
+    """Accidentals of a staff between two barlines. Call ``needed`` for each note in time order."""
 
     def __init__(self, fifths: int, repeated: bool = False) -> None:
         """Start without accidentals.
 
         Args:
             fifths: sharps of the key signature, or flats if negative.
-            repeated: True to repeat the accidental at every note outside of the key.
+            repeated: True to write an accidental at every note outside of the key.
         """
         self._repeated = repeated
         self._signature = {step: (fifths + 6 - index) // 7 for index, step in enumerate("FCGDAEB")}
         self._alters: dict[str, dict[int, int]] = {}
 
     def needed(self, name: Name) -> str | None:
-        """Return the accidental that a note needs, or None. A note also needs one if its step has
-        another alteration in another octave."""
+        """Return the accidental that a note needs, or None. A note also needs an accidental if its
+        step was altered differently in another octave."""
         octaves = self._alters.setdefault(name.step, {})
         in_key = self._signature[name.step]
         is_clear = name.octave in octaves or all(a == name.alter for a in octaves.values())
@@ -200,11 +198,12 @@ class NoteWriter:
     """Writes the notes of a staff.
 
     Attributes:
-        quarters: length of a beat.
-        divisions: number of units of duration in a quarter.
+        quarters: length of a beat in quarters.
+        divisions: number of units of duration per quarter.
         staff: number of the staff in its part; None if the part has one staff.
         tablature: True to write frets, without accidentals.
-        stems: False in tablature and in free rhythm: no stems, beams, ties or rests are drawn.
+        stems: False in tablature and in free rhythm, in which no stems, beams, ties or rests are
+            drawn.
     """
 
     names: Names
@@ -223,7 +222,7 @@ class NoteWriter:
         fills_bar: bool,
         hide_rest: bool,
     ) -> Iterator[Element]:
-        """Yield the elements of a value: a rest, or one for each note of the chord."""
+        """Yield the elements of a value: one for a rest, or one for each note of a chord."""
         chord = value.chord
         if chord is not None and not self.stems and value.begin > chord.onset:
             chord = None

@@ -27,7 +27,7 @@ from service.score.voices import Bars, Chord, index_at, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 _TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
-USUAL_CLEFS = {  # the first is preferred; other instruments use treble and bass clefs
+USUAL_CLEFS = {  # the first clef is preferred; other instruments use treble and bass clefs
     **dict.fromkeys(_TREBLE, ("Treble",)),
     "plucked": ("Treble8vb", "Bass8vb"),
     "viola": ("Alto", "Treble"),
@@ -37,7 +37,7 @@ USUAL_CLEFS = {  # the first is preferred; other instruments use treble and bass
     "voice": ("Treble", "Treble8vb", "Bass"),
 }
 _VOICES_PER_STAFF = 4  # readers of MusicXML expect the voices 1 to 4 on the first staff
-_OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # direction from the sound to the written notes
+_OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # direction from the sounding to the written notes
 
 
 class Part(NamedTuple):
@@ -109,10 +109,10 @@ class PartWriter:
         names = []
         for own, clef in staves:
             semitones = self._transposition.semitones
-            raised = [note._replace(pitch=note.pitch + semitones) for note in own]
-            names.append(spelled(raised, keys))
+            transposed = [note._replace(pitch=note.pitch + semitones) for note in own]
+            names.append(spelled(transposed, keys))
             one_line = instrument not in KEYBOARDS or not grid.steady
-            lines = [tab_line(own)] if clef == "Tab" else voices(raised, grid.bars, one_line)
+            lines = [tab_line(own)] if clef == "Tab" else voices(transposed, grid.bars, one_line)
             self._chords.append(lines)
         self._values = [  # by staff, voice and bar
             [
@@ -141,7 +141,7 @@ class PartWriter:
             for n, (own, clef) in enumerate(zip(names, self.clefs, strict=True), 1)
         ]
         self._accidentals: dict[int, Accidentals] = {}  # by staff, since the last barline
-        # By staff and bar: marks, and the index in the first voice of the value that they precede.
+        # By staff and bar: each mark, and the index, in the first voice, of the value after it.
         self._marks: dict[tuple[int, int], list[tuple[int, Element]]] = {}
         self._add_dynamics()
         self._add_pedal()
@@ -282,7 +282,7 @@ class PartWriter:
             yield from self._bar_of_staff(staff, bar)
 
     def _bar_of_staff(self, staff: int, bar: int) -> Iterator[Element]:
-        """Yield the voices and marks of a bar. The second voice is written if it has notes."""
+        """Yield the voices and marks of a bar. The second voice is omitted if it has no notes."""
         writer, (start, count) = self._writers[staff], self._grid.bars[bar]
         first, *others = (line[bar] for line in self._values[staff])
         lines = [first, *(line for line in others if any(value.chord for value in line))]

@@ -1,4 +1,4 @@
-"""Finds the beats of music with long pauses, in which the bars continue at the usual tempo."""
+"""Finds the beats of music with long pauses. Bars continue through a pause at the usual tempo."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ import numpy as np
 from service.score.beats import F64, BeatHints, Beats
 from service.score.metre import find_beats
 
-MAX_PAUSE_S = 8.0  # longer pauses are shortened while beats are tracked
+MAX_PAUSE_S = 8.0  # the beat tracker gets longer pauses shortened to _SHORTENED_S
 _SHORTENED_S = 4.0
-_NEAR_S = 0.1  # a beat at most this long after a pause counts as its end
+_NEAR_S = 0.1  # maximum time from the end of a pause to the beat that ends it
 
 
 def long_pauses(notes: F64) -> tuple[F64, F64]:
@@ -27,8 +27,8 @@ def long_pauses(notes: F64) -> tuple[F64, F64]:
 def find_beats_between_pauses(notes: F64, hints: BeatHints) -> Beats | None:
     """Return the beats of a performance, or None if it is too short.
 
-    The beat tracker gets shorter pauses, because a pause has no tempo. Then each pause is filled
-    with the complete bars that fit best.
+    The beat tracker gets shortened pauses, because a pause has no tempo. Each pause is then filled
+    with the number of complete bars that fits best.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.

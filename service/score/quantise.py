@@ -15,18 +15,18 @@ GRIDS = {  # parts of a beat, and the cost in nats of a beat that needs them
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
 FREE_GRIDS = {8: 0.0}
-_FINEST, _MIN_SHARE = (8, 12), 0.25  # grids that are used only if this share of the beats need them
-_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
+_FINEST, _MIN_SHARE = (8, 12), 0.25  # finest grids, and minimum share of beats that need them
+_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in this unit
 _SWITCH = 0.5  # cost of a change between two and three parts
 _MERGED = 1.0  # cost of two chords at one position of the grid
 _EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it
-MAX_GRACE_S = 0.09
+MAX_GRACE_S = 0.09  # maximum time from a grace note to the next chord
 _STEP = 24  # lengths are multiples of this part of a beat
 
 
 class QuantisedNote(NamedTuple):
-    """A note in the score: its MIDI pitch, its onset in beats from the first beat, and the length
-    in beats for which it sounds."""
+    """A note in the score. ``pitch`` is a MIDI pitch. ``onset`` counts beats from the first beat.
+    ``length`` is the length of the sound in beats. ``grace`` is True for a grace note."""
 
     pitch: int
     onset: Fraction
@@ -37,14 +37,14 @@ class QuantisedNote(NamedTuple):
 def quantise_notes(
     onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, steady: bool = True
 ) -> list[QuantisedNote]:
-    """Return the notes, in order of onset, on the beats' grid.
+    """Return the notes with onsets and lengths on the grid of the beats. Onsets ascend.
 
     Each beat has one grid. The grids of all beats are chosen together, because neighbouring beats
-    often have the same divisions. A short note is a grace note, which has no duration in the score,
-    if another note follows at once, a step or two away.
+    often have the same divisions. A short note is a grace note if a note one or two semitones away
+    follows at once. A grace note has no duration in the score.
 
     Args:
-        steady: False for free rhythm: the grid is an eighth of a beat throughout.
+        steady: False for free rhythm, in which every beat has a grid of eighths.
     """
     if not len(onset_s):
         return []
@@ -84,7 +84,7 @@ def quantise_notes(
 
 
 def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> NDArray[np.bool_]:
-    """Return for each chord whether it is a grace note. The last chord never is."""
+    """Return True for each chord that is a grace note. The last chord is never a grace note."""
     grace = np.zeros(len(heads), np.bool_)
     gaps_s = np.diff(heads, prepend=-np.inf, append=np.inf)  # before each chord
     for chord in range(len(heads) - 1):

@@ -1,8 +1,8 @@
 """Writes the rhythm of a voice: notes and rests as note values, split at beats and bars.
 
-All times are in beats. A note lasts until the simplest position near its end, which removes short
-rests. Notes and rests are then split into note values with at most one dot, so that the beats are
-visible. A beat of three parts is a tuplet if the metre divides beats into two.
+All times are in beats. The written end of a note is the simplest position near its end, which
+removes short rests. Notes and rests are then split into note values with at most one dot, so that
+the beats are visible. A beat of three parts is a tuplet if the metre divides beats into two.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,10 +15,10 @@ from typing import NamedTuple
 from service.score.beats import Beats
 from service.score.voices import Bars, Chord
 
-_MIN_REST = Fraction(1, 4)  # in beats; shorter rests belong to the articulation
+_MIN_REST = Fraction(1, 4)  # in beats; shorter rests are articulation and are not written
 _MAX_RATIO = 1.5  # maximum ratio of written to played length, except for the shortest notes
 _DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
-_STACCATO_S, _STACCATO = 0.25, 0.5  # maximum time of a staccato note, and share of its value
+_STACCATO_S, _STACCATO = 0.25, 0.5  # maximum length of staccato notes: in s, and relative to value
 _HALF = Fraction(1, 2)
 
 
@@ -35,7 +35,7 @@ class Value(NamedTuple):
 
     Attributes:
         last: True if no tie follows.
-        mark: "start" or "stop" if it is the first or the last value of its tuplet.
+        mark: "start" for the first and "stop" for the last value of a tuplet, else None.
     """
 
     begin: Fraction
@@ -63,11 +63,12 @@ class Rhythm:
         self._end = bars[-1][0] + bars[-1][1]
         self._edges = [*self._starts, self._end]
         self._bar_of_beat = [bar for bar, (_, count) in enumerate(bars) for _ in range(count)]
-        self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)  # in beats; 0: it is not shown
-        shift = beats.beats_per_bar - bars[0][1]  # a pickup is the end of a bar
+        # Half of a bar in beats, or 0 if values need not show the middle of a bar.
+        self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)
+        shift = beats.beats_per_bar - bars[0][1]  # the beats that a pickup lacks at its start
         self._middles = [start + self._half_bar for start in self._starts]
         self._middles[0] -= shift
-        self._tuplets: dict[int, set[Fraction]] = {}  # onsets within beats that are tuplets
+        self._tuplets: dict[int, set[Fraction]] = {}  # positions of onsets, by beats with tuplets
         for beat, own in groupby(line, key=lambda chord: floor(chord.onset)):
             places = {chord.onset - beat for chord in own}
             if beats.subdivision == 2 and any(place.denominator % 3 == 0 for place in places):
@@ -136,8 +137,8 @@ class Rhythm:
         return min(ends, key=cost) if len(ends) > 1 else ends[0]
 
     def _places_after(self, onset: Fraction) -> Iterator[Fraction]:
-        """Yield the positions after ``onset`` at which a note may end: halves or thirds of beats,
-        as the beat is divided."""
+        """Yield the positions after ``onset`` at which a note may end: thirds of beats that are
+        divided into three parts, and halves of other beats."""
         for beat in count(floor(onset)):
             thirds = self._beats.subdivision == 3 or _HALF not in self._tuplets.get(beat, {_HALF})
             parts = 3 if thirds else 2
@@ -145,7 +146,7 @@ class Rhythm:
             yield from (place for place in places if place > onset)
 
     def _cost(self, values: Iterable[tuple[Fraction, Fraction]]) -> float:
-        """Return how hard consecutive values, such as tied notes, are to read."""
+        """Return the cost of reading consecutive values, such as tied notes."""
         lengths = [end - begin for begin, end in values]
         dots = sum(length.numerator % 3 == 0 for length in lengths)
         return len(lengths) * _SYMBOL + max(0, len(lengths) - 1) * _TIE + dots * _DOT
@@ -153,7 +154,7 @@ class Rhythm:
     def _values(
         self, begin: Fraction, end: Fraction, rest: bool = False
     ) -> Iterator[tuple[Fraction, Fraction]]:
-        """Yield begin and end of the single values that a note or a rest consists of."""
+        """Yield the begin and end of each value with which a note or a rest is written."""
         while begin < end:
             bar = self._bar_of_beat[floor(begin - self._starts[0])]
             barline = self._edges[bar + 1]
@@ -172,7 +173,7 @@ class Rhythm:
                 begin += length
 
     def _stop(self, begin: Fraction, end: Fraction, middle: Fraction, rest: bool) -> Fraction:
-        """Return the first position at which a note or rest within a bar must be split."""
+        """Return the first position at which a note or rest within a bar must be split, or its end."""
         beat, last = floor(begin), floor(end)
         plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
         if end <= beat + 1:
@@ -213,7 +214,7 @@ def free_bars(line: Sequence[Chord], bars: Bars) -> list[list[Value]]:
 
 
 def _plain_spans(begin: Fraction, end: Fraction) -> Iterator[tuple[Fraction, Fraction]]:
-    """Yield begin and end of values that fill a span: without dots, and at most one beat long."""
+    """Yield the begin and end of each value that fills a span: undotted, at most one beat long."""
     while begin < end:
         length = min(end - begin, Fraction(1))
         length = Fraction(1 << (length.numerator.bit_length() - 1), length.denominator)
@@ -222,7 +223,7 @@ def _plain_spans(begin: Fraction, end: Fraction) -> Iterator[tuple[Fraction, Fra
 
 
 def _is_value(quarters: Fraction) -> bool:
-    """Return True if one note, plain or with one dot, has this length."""
+    """Return True if a single note value, with at most one dot, has this length."""
     above, below = quarters.numerator, quarters.denominator
     if above % 3 == 0:
         above //= 3

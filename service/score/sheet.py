@@ -19,8 +19,8 @@ from service.score.voices import Bars
 
 _TAIL = Fraction(1, 2)  # in beats: a note that ends this soon after a barline needs no further bar
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
-MIN_LONG_REST = 4  # empty bars
-MIN_SILENCE = 4  # beats of free rhythm, which are half seconds
+MIN_LONG_REST = 4  # minimum number of empty bars that are drawn as one long rest
+MIN_SILENCE = 4  # minimum number of beats of a silence in free rhythm (one beat is half a second)
 Parts = Mapping[str | None, Part]  # by instrument
 
 
@@ -32,7 +32,7 @@ def load(name: str) -> Any:
     """Return a library of the extra "score". Raises ScoreExtraMissing."""
     try:
         with catch_warnings():
-            simplefilter("ignore", DeprecationWarning)  # raised by their own imports
+            simplefilter("ignore", DeprecationWarning)  # the imports of the libraries raise some
             return import_module(name)
     except ImportError as missing:
         message = f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
@@ -53,8 +53,8 @@ def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
 
 
 def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
-    """Return the indices of the bars of free rhythm that end in a barline: in each silence of
-    ``MIN_SILENCE`` beats or more, the last bar that ends in the silence."""
+    """Return the indices of the bars that end in a barline in free rhythm. Each silence of at least
+    ``MIN_SILENCE`` beats has one barline, at the last end of a bar in the silence."""
     notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
     ends = [start + count for start, count in bars]
     barlines, last_end = set(), notes[0][1] if notes else 0
@@ -131,8 +131,8 @@ class Sheet:
 
 
 def _heading(grid: Grid) -> Element:
-    """Return the tempo above the score. It is text, because a metronome mark would need a music
-    font in the viewer."""
+    """Return the tempo above the score as text. A metronome mark would need a music font in the
+    viewer."""
     beats, text, bpm = grid.beats, "no steady beat: free rhythm", None
     if grid.steady:
         text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"

@@ -1,8 +1,8 @@
-"""Chooses names of pitches that agree with a key signature.
+"""Chooses the names of pitches that suit a key signature.
 
-Names are positions on the line of fifths: C is 0, G is 1, F is -1. The seven notes of a key are -1
-to 5 from its signature. A chromatic note is a raised note if a note a semitone higher follows, and
-a lowered note if a note a semitone lower follows.
+Names are numbered along the line of fifths: F is -1, C is 0, G is 1. The seven notes of a key with
+n sharps (or -n flats) are n - 1 to n + 5. A chromatic note is written as a raised note if a note
+one semitone higher follows, and as a lowered note if a note one semitone lower follows.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,8 @@ from service.score.voices import index_at
 
 
 class Name(NamedTuple):
-    """Name of a pitch: C to B, -1 if flat or 1 if sharp, and the octave of middle C is 4."""
+    """Name of a pitch. ``step``: C to B. ``alter``: number of sharps, or of flats if negative.
+    ``octave``: 4 for middle C."""
 
     step: str
     alter: int
@@ -26,7 +27,8 @@ class Name(NamedTuple):
 Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
-# Without a direction, the 12 names from the minor third of the major key to the raised fifth.
+# Lowest name for a note without a direction, relative to the signature. The 12 names range from the
+# minor third of the major key to its raised fifth.
 _LOWEST = -3
 
 
@@ -35,9 +37,9 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
 
     Args:
         fifths: sharps of the key signature, or flats if negative.
-        direction: 1 if a semitone up follows, -1 if a semitone down follows, 0 otherwise.
+        direction: 1 if a note one semitone higher follows, -1 if one semitone lower, else 0.
     """
-    position = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # from the signature
+    position = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # relative to the signature
     if direction > 0 and position < -1:
         position += 12
     elif direction < 0 and position > 5:
@@ -50,7 +52,7 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
 
 
 def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
-    """Return the names of the notes in the key signatures of their sections."""
+    """Return the names of the notes, which suit the key signatures of their sections."""
     pitches: dict[Fraction, set[int]] = {}
     for note in notes:
         pitches.setdefault(note.onset, set()).add(note.pitch)

@@ -9,19 +9,19 @@ from service.score.voices import Chord, Fret, cheapest, chord_of, rows_of
 _HAND, _MIDDLE = 14, 60  # reach of a hand in semitones; pitch at which the hands are divided
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highest first
 FRETS, SPAN = 19, 4  # number of frets of a string; reach of a hand in frets
-# Costs of moving, height and stretch, by fret; gain of a note.
+# Costs per fret: of a move of the hand, of high positions, and of a stretch. Gain of a played note.
 _MOVE, _HIGH, _STRETCH, _PLAYED = 1.0, 0.15, 0.5, 50.0
-_DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones, by which a false note is recognised
-_GHOST = 6.0  # cost of omitting a note a semitone from another of its chord
+_DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones that suggest a false note
+_GHOST = 6.0  # cost of omitting a note that is a semitone from another note of its chord
 _OUTER = 3.0  # cost of omitting the highest or the lowest note
-_OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret above
+_OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret above it
 
 
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
-    """Return the notes of the right hand and of the left.
+    """Return the notes of the right hand, and the notes of the left hand.
 
-    The cost of a division grows if a hand stretches too far, leaps from its last position, or plays
-    far beyond the middle.
+    A division of a chord costs more if a hand stretches too far, leaps from its last position, or
+    plays far beyond the middle.
     """
     rows = rows_of(notes)
 
@@ -45,8 +45,8 @@ def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[Qua
 
 
 def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
-    """Return one line of chords with frets, at the hand positions with the lowest total cost. Notes
-    that a hand cannot reach are omitted."""
+    """Return one line of chords with the frets that have the lowest total cost. Notes that the hand
+    cannot reach are omitted."""
     chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
 
     def options(
@@ -76,13 +76,13 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
 
 
 def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
-    """Yield fingerings of a chord with their costs: of all its notes, and of all but one note. The
-    omitted note is a semitone from another note, because one of these two is often false. It is any
-    note if a hand cannot play the chord below the octave, because a single false note would move an
-    open chord up the neck."""
+    """Yield the cost and frets of fingerings of a chord, with all of its notes or without one note.
+    A note may be omitted if it is a semitone from another note, because one of the two is often
+    false. If no fingering of the complete chord stays up to fret _OCTAVE, any note may be omitted:
+    a single false note would move an open chord up the neck."""
     complete = list(_frets(pitches[::-1]))
     yield from ((0.0, frets) for frets in complete)
-    low = any(
+    is_low = any(
         len(frets) == len(pitches) and max(fret for _, fret in frets.values()) <= _OCTAVE
         for frets in complete
     )
@@ -91,13 +91,14 @@ def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]
         if not {pitch - 1, pitch + 1}.isdisjoint(pitches):
             clashes = sum((pitch - other) % 12 in _DISSONANT for other in rest)
             yield from ((_GHOST - clashes - _PLAYED, frets) for frets in _frets(rest))
-        elif not low:
+        elif not is_low:
             price = _OUTER if pitch in (pitches[0], pitches[-1]) else 0.0
             yield from ((price, frets) for frets in _frets(rest))
 
 
 def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[dict[int, Fret]]:
-    """Yield the fingerings of pitches, from high to low, on the strings from ``first`` on."""
+    """Yield the fingerings of pitches, from high to low, on the strings from ``first`` on. Pitches
+    that the hand cannot reach are omitted."""
     if not pitches or first == len(OPEN):
         yield {}
         return

@@ -1,9 +1,9 @@
 """Finds the beats of a performance with a constant tempo, such as music played to a click.
 
 The spectrum of the onsets has a line at the rate of the shortest regular notes. The performance is
-steady if one line is strong and keeps its phase throughout. The beat is the multiple of this note
-whose tempo is nearest to the tempo that people tap. Bars start where the evidence of the metre is
-strongest.
+steady if this line is strong and keeps its phase throughout. The beat is the multiple of these
+notes whose tempo is nearest to the tempo that people tap. Bars start where the evidence of the
+metre is strongest.
 """
 
 from operator import itemgetter
@@ -18,19 +18,19 @@ STRUM_S = 0.06  # onsets within this time are one chord, which may be strummed
 MIN_CHORDS, MIN_S, MAX_S = 16, 6.0, 3600.0
 _BIN_S = 0.005
 _RATES_HZ = (1.0, 12.0)  # range of the rate of the shortest regular notes
-# Minimum resultant length of the phases, and minimum of its square times the number of chords.
+# Minimum length of the mean phase vector, and minimum of its square times the number of chords.
 _MIN_LINE, _MIN_POWER = 0.4, 12.0
-# Length of the windows in which the phase is measured, and maximum RMS deviation of these phases.
+# Length of the windows in which the phase is measured, and maximum RMS deviation of the phases.
 _WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010
-_TAPPED_BPM = 118.0  # geometric mean of 84 and 168, so that doubling leads to a tempo between them
+_TAPPED_BPM = 118.0  # usual tapped tempo: of tempos related by doubling, the one in 84 to 168 wins
 _CHORDS = 1.85  # usual number of chords in a beat: sparser music has slower beats
 _MAX_GAP_S = 4.0
-_MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # possible notes of the line per beat, by subdivision
+_MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # possible numbers of shortest notes in a beat
 _TRIPLE = 0.05  # minimum excess of the line of thirds over the line of halves
-_SWUNG = 0.35  # minimum share of the second third in the notes off the beat; swing has less
+_SWUNG = 0.35  # minimum share of the second third in the notes off the beat; less is swing
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
-_APART, _SLIP = 0.09, 5.0  # distance of a chord from the grid, in beats, of cost 1; cost of a slip
+_APART, _SLIP = 0.09, 5.0  # distance from the grid, in beats, that costs 1; cost of a slip
 _MAX_SLIPS = 1
 _JUDGED = 60  # number of beats evaluated at once, rounded down to complete bars
 
@@ -61,8 +61,8 @@ def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
 
 
 def _slips(time_s: F64, beats: Beats) -> int:
-    """Return how often the chords shift by a quarter of a beat against the grid. A short pause
-    causes such a shift, which the phase of the shortest notes does not show."""
+    """Return how often the chords slip against the grid by a quarter of a beat. A short pause may
+    cause a slip, which the phase of the shortest notes does not show."""
     position = beats.position(time_s)
     beat = np.floor(position + 1 / 8).astype(int).clip(0, len(beats.time_s) - 1)
     cost = np.zeros((len(beats.time_s), 3))
@@ -73,12 +73,13 @@ def _slips(time_s: F64, beats: Beats) -> int:
 
 
 def _resultant(time_s: F64, rate_hz: float) -> complex:
-    """Return the mean of the phases of times at a rate, as vectors of length 1."""
+    """Return the mean phase vector: the mean of exp(2 pi i rate time) over the times."""
     return complex(np.exp(2j * np.pi * rate_hz * time_s).mean())
 
 
 def _strongest_line(time_s: F64) -> tuple[float, float]:
-    """Return rate and resultant length of the strongest line of the spectrum."""
+    """Return the rate in Hz of the strongest line in the spectrum, and the length of its mean phase
+    vector, 0 to 1."""
     place = np.round((time_s - time_s[0]) / _BIN_S).astype(int)
     size = 4 << int(place[-1]).bit_length()
     spectrum = np.abs(np.fft.rfft(np.bincount(place, minlength=size)))
@@ -101,7 +102,7 @@ def _drift_s(time_s: F64, rate_hz: float) -> float:
 
 
 def _notes_of_beat(time_s: F64, rate_hz: float, hints: BeatHints) -> tuple[int, int]:
-    """Return the number of notes of the line per beat, and the subdivision of the beat."""
+    """Return the number of shortest notes per beat, and the subdivision of the beat."""
     halves, thirds = (abs(_resultant(time_s, rate_hz / parts)) for parts in (2, 3))
     parts = hints.subdivision or (3 if thirds > max(halves + _TRIPLE, 0.2) else 2)
     gaps_s = np.minimum(np.diff(time_s), _MAX_GAP_S)  # a pause has no tempo
@@ -126,7 +127,7 @@ def _barred(
     start_s = phase + note_s * np.round((time_s[0] - phase) / note_s)
     last = int(np.ceil((notes[:, 1].max() - start_s) / beat_s)) + 2
     candidates: list[tuple[float, Beats]] = []
-    for shift in range(count):  # notes of the line from a beat to the first chord
+    for shift in range(count):  # number of shortest notes from a beat to the first chord
         grid_s = start_s - shift * note_s + beat_s * np.arange(last)
         beats = Beats(grid_s, np.zeros(last, np.int64), 4, subdivision, 1.0)
         units = Units(notes, beats)

@@ -1,4 +1,4 @@
-"""Divides the notes of a staff into voices: one line of chords, or two for two rhythms at once."""
+"""Divides the notes of a staff into one voice, or into two where two rhythms sound at once."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,13 +15,14 @@ from service.score.quantise import QuantisedNote
 Bars = Sequence[tuple[Fraction, int]]  # first beat and number of beats
 Fret = tuple[int, int]  # string from 1, the highest, and fret
 Row = list[QuantisedNote]  # notes that begin together, the lowest first
-Sounding = tuple[float, float]  # end and pitch of a note, or of a voice's last chord
+Sounding = tuple[float, float]  # end and pitch of a note, or of the last chord in a voice
 _PATHS = 16  # maximum number of paths in the beam search
-_MIN_CUT, _MAX_CUT = 0.35, 2.0  # in beats: shorter overlaps are legato; maximum that counts
-_CROSSED, _LEAP = 1.0, 0.03  # costs of voices that cross, and of a leap per semitone
-# Minimum number of beats that two voices preserve: in a bar, and in a bar next to one with two.
+# In beats: shorter overlaps are legato and are not counted; longer overlaps count as the maximum.
+_MIN_CUT, _MAX_CUT = 0.35, 2.0
+_CROSSED, _LEAP = 1.0, 0.03  # cost if the voices cross; cost per semitone of a leap
+# Minimum number of beats that two voices preserve in a bar, and next to a bar with two voices.
 _TWO, _STILL_TWO = 0.75, 0.3
-_CUT_ANYWAY = 0.5  # maximum number of beats that two voices cut off, per preserved beat
+_CUT_ANYWAY = 0.5  # maximum number of beats that two voices still cut off, per preserved beat
 
 
 def index_at(starts: Sequence[tuple[Fraction, int]], at: Fraction) -> int:
@@ -82,78 +83,82 @@ def cheapest(
 
 
 def voices(notes: Sequence[QuantisedNote], bars: Bars, one_line: bool = False) -> list[list[Chord]]:
-    """Return the two lines of a staff, the upper first. The second may be empty. Chords of a line
-    do not overlap.
+    """Return the upper and the lower voice of a staff. The lower voice may be empty. Chords of a
+    voice do not overlap.
 
-    A bar has two voices if one voice would cut off notes that two voices preserve. While a pedal is
-    held, notes overlap more than two voices can show, so one voice is used.
+    A bar has two voices if one voice would cut off notes that two voices preserve. A bar has one
+    voice if its notes overlap more than two voices can show, for example while a pedal is held.
 
     Args:
-        one_line: True to keep all notes in one line, for instruments other than keyboards.
+        one_line: True to write all notes in one voice, for instruments other than keyboards.
     """
     rows = rows_of(note for note in notes if not note.grace)
-    limits = [None] * len(rows) if one_line or not rows else _two_voices(rows, bars)
-    lines: list[list[Chord]] = [[], []]
-    for row, limit in zip(rows, limits, strict=True):
-        split, end = limit or (0, None)
-        for line, own in zip(lines, (row[split:], row[:split]), strict=True):
-            if own:
-                chord = chord_of(own)
-                if line and line[-1].end > chord.onset:
-                    line[-1] = line[-1]._replace(length=chord.onset - line[-1].onset)
-                line.append(chord)
-        if split and end is not None:
-            chord = lines[1][-1]
-            lines[1][-1] = chord._replace(length=min(chord.length, end - chord.onset))
+    divisions = [None] * len(rows) if one_line or not rows else _two_voices(rows, bars)
+    upper: list[Chord] = []
+    lower: list[Chord] = []
+    for row, division in zip(rows, divisions, strict=True):
+        split, end = division or (0, None)
+        for voice, own_notes in ((upper, row[split:]), (lower, row[:split])):
+            if own_notes:
+                chord = chord_of(own_notes)
+                if voice and voice[-1].end > chord.onset:
+                    voice[-1] = voice[-1]._replace(length=chord.onset - voice[-1].onset)
+                voice.append(chord)
+        if split and end is not None:  # the lower voice stops at `end`
+            lower[-1] = lower[-1]._replace(length=min(lower[-1].length, end - lower[-1].onset))
     for note in notes:
         if note.grace:
-            lower = {p for chord in lines[1] if chord.onset == note.onset for p in chord.pitches}
-            is_near = any(abs(pitch - note.pitch) <= 2 for pitch in lower)
-            lines[is_near].append(chord_of([note]))
-    return [sorted(line, key=lambda chord: (chord.onset, not chord.grace)) for line in lines]
+            pitches = [p for chord in lower if chord.onset == note.onset for p in chord.pitches]
+            is_lower = any(abs(pitch - note.pitch) <= 2 for pitch in pitches)
+            (lower if is_lower else upper).append(chord_of([note]))
+    return [sorted(v, key=lambda chord: (chord.onset, not chord.grace)) for v in (upper, lower)]
 
 
 def _two_voices(rows: Sequence[Row], bars: Bars) -> list[tuple[int, Fraction] | None]:
-    """Return for each row in a bar with two voices the number of notes in the lower voice, and the
+    """Return, for each row in a bar with two voices, the number of notes in the lower voice and the
     end of the last consecutive bar with two voices. Rows in other bars get None."""
-    plain = [[(float(n.onset + n.length), n.pitch) for n in row] for row in rows]
+    notes = [[(float(note.onset + note.length), note.pitch) for note in row] for row in rows]
     onsets = [float(row[0].onset) for row in rows]
-    middle = float(np.median([n.pitch for row in rows for n in row]))
-    both = (0.0, middle - 6), (0.0, middle + 6)
-    splits = cheapest(both, zip(onsets, plain, strict=True), _options)
+    middle = float(np.median([note.pitch for row in rows for note in row]))
+    start = (0.0, middle - 6), (0.0, middle + 6)
+    splits = cheapest(start, zip(onsets, notes, strict=True), _options)
+    lower = [row[:split] for row, split in zip(notes, splits, strict=True)]
+    upper = [row[split:] for row, split in zip(notes, splits, strict=True)]
     starts = [start for start, _ in bars]
-    bar = np.searchsorted(np.array(starts, float), onsets, "right") - 1
-    single = _cut_off(onsets, plain)
-    low = _cut_off(onsets, [row[:k] for row, k in zip(plain, splits, strict=True)])
-    high = _cut_off(onsets, [row[k:] for row, k in zip(plain, splits, strict=True)])
-    anyway = np.bincount(bar, low + high, len(bars))
-    gained = np.bincount(bar, single, len(bars)) - anyway
-    possible = (gained >= _STILL_TWO) & (anyway <= _CUT_ANYWAY * gained)
-    two = possible & (gained >= _TWO)
-    for order in (range(1, len(bars)), range(len(bars) - 2, -1, -1)):
-        for place in order:
-            two[place] |= possible[place] and two[place - order.step]
+    bar_of_row = np.searchsorted(np.array(starts, float), onsets, "right") - 1
+    lost_by_one = np.bincount(bar_of_row, _cut_off(onsets, notes), len(bars))
+    lost_in_both = _cut_off(onsets, lower) + _cut_off(onsets, upper)
+    lost_by_two = np.bincount(bar_of_row, lost_in_both, len(bars))
+    preserved = lost_by_one - lost_by_two
+    possible = (preserved >= _STILL_TWO) & (lost_by_two <= _CUT_ANYWAY * preserved)
+    has_two = possible & (preserved >= _TWO)
+    for order in (range(1, len(bars)), range(len(bars) - 2, -1, -1)):  # extend to neighbours
+        for bar in order:
+            has_two[bar] |= possible[bar] and has_two[bar - order.step]
     ends = [*starts[1:], bars[-1][0] + bars[-1][1]]
-    for place in range(len(bars) - 2, -1, -1):
-        if two[place] and two[place + 1]:
-            ends[place] = ends[place + 1]
-    return [(k, ends[b]) if two[b] else None for k, b in zip(splits, bar.tolist(), strict=True)]
+    for bar in range(len(bars) - 2, -1, -1):
+        if has_two[bar] and has_two[bar + 1]:
+            ends[bar] = ends[bar + 1]
+    divisions = zip(splits, bar_of_row.tolist(), strict=True)
+    return [(split, ends[bar]) if has_two[bar] else None for split, bar in divisions]
 
 
 def _options(
     row: tuple[float, Sequence[Sounding]], state: tuple[Sounding, Sounding]
 ) -> Iterator[tuple[float, Any, int]]:
-    """Yield the options for dividing the notes of a row between the low and the high voice."""
+    """Yield the options to divide a row between the two voices: cost, next state, and number of
+    notes in the lower voice."""
     onset, notes = row
     for split in range(len(notes) + 1):
         price, after = 0.0, list(state)
         for voice, own in enumerate((notes[:split], notes[split:])):
             end, pitch = state[voice]
             if own:
-                now = own[-voice][1]  # the outer one
-                price += _cut(end - onset) + _LEAP * abs(now - pitch)
-                price += _cut(max(own)[0] - min(own)[0])
-                after[voice] = max(own)[0], now
+                outer = own[-voice][1]  # the lowest or the highest pitch
+                last_end = max(own)[0]
+                price += _cut(end - onset) + _LEAP * abs(outer - pitch)
+                price += _cut(last_end - min(own)[0])
+                after[voice] = last_end, outer
             elif end > onset:
                 other = notes[-1][1] - pitch if voice else pitch - notes[0][1]
                 price += _CROSSED * (other > 0)
@@ -165,7 +170,7 @@ def _cut(beats: float) -> float:
 
 
 def _cut_off(onsets: Sequence[float], rows: Sequence[Sequence[Sounding]]) -> F64:
-    """Return how many beats of each row's notes are cut off if one voice plays these rows."""
+    """Return the number of beats that are cut off from each row if one voice plays the rows."""
     lost, following = np.zeros(len(rows)), np.inf
     for place in range(len(rows) - 1, -1, -1):
         if rows[place]:

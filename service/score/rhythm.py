@@ -173,7 +173,7 @@ class Rhythm:
                 begin += length
 
     def _stop(self, begin: Fraction, end: Fraction, middle: Fraction, rest: bool) -> Fraction:
-        """Return the first position at which a note or rest within a bar must be split, or its end."""
+        """Return the end of the first part into which a note or rest within a bar is split."""
         beat, last = floor(begin), floor(end)
         plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
         if end <= beat + 1:

@@ -37,7 +37,7 @@ MAX_HEAD_BYTES = 32 * 1024
 HEAD_TOO_LARGE = f"request head too large: at most {MAX_HEAD_BYTES} bytes are accepted"
 MAX_PIPELINED = 16  # maximum number of requests that wait for the response to an earlier request
 PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
-# Maximum rate of websocket frames, and the period whose frames may arrive in one burst.
+# Maximum rate of a client's websocket frames. The frames of FRAMES_BURST_S may arrive at once.
 MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
 
 

@@ -55,7 +55,7 @@ def _each(check: Callable[[str], str]) -> AfterValidator:
 
 Auto = Literal["auto"]
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # such as RSE_...=a,b
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # separated by commas
 
 
 class Settings(BaseSettings):
@@ -103,8 +103,8 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Return the variables `RSE_...` that are not settings. The service only warns of them, because
-    Kubernetes sets variables whose names derive from its Services."""
+    """Return the variables `RSE_...` that are not settings. They are not errors, because Kubernetes
+    sets variables that are named after its Services."""
     expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
     names = (name for name in environment if name.upper().startswith("RSE_"))
     return sorted(name for name in names if name.upper() not in expected)

@@ -133,7 +133,7 @@ class ServiceState:
 
     def reserve_score(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a score slot while the block runs. Raises the errors of ``reserve_upload``."""
-        # Clients with more uploads, such as a school class that shares a key, have more scores too.
+        # A client with more uploads, such as a class that shares a key, may have more scores too.
         max_count = max(MAX_SCORES_PER_CLIENT, self._max_uploads(client))
         return self._reserve(self.score_requests, client, max_count)
 

@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 class SessionLog:
     """Log and metrics of a session.
 
-    The lateness of an event is measured as if the audio was played in real time: each chunk when it
-    arrives, or after all earlier audio. Its deadline is a position in this audio. If a client sends
-    faster than real time, its events are therefore not late.
+    The lateness of an event is the time since playback would have reached the event's deadline in
+    the audio. Playback of a chunk starts when the chunk arrives, or when all earlier audio has been
+    played. Events of a client that sends faster than real time are therefore not late.
     """
 
     def __init__(self, metrics: Metrics, client: str) -> None:

@@ -43,13 +43,13 @@ logger = logging.getLogger(__name__)
 router = APIRouter()
 
 MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after a burst of 10 s
-# The limit of the pace is not lower than this rate, so that a ping waits for at most 20 s behind
-# the 4 MB of audio that may be in flight.
+# The pace limit is never lower than this rate, so that a ping waits for at most 20 s behind the
+# 4 MB of audio that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a message to a client that does not read
 CLOSE_TIMEOUT_S = 1.0  # maximum time for sending a last error, and for closing the socket
-MAX_KEEPALIVE_S = 600.0  # maximum time without audio, during which keepalives prevent a timeout
-# A ghost is a dead connection that the server has not noticed yet. It keeps a slot, although its
+MAX_KEEPALIVE_S = 600.0  # maximum time without audio, even if keepalives arrive
+# A ghost is a dead connection that the server has not noticed yet. It occupies a slot, while its
 # client may be reconnecting to resume the session.
 GHOST_IDLE_S = 1.0  # time without a message after which a connection may be a ghost
 GHOST_START_S = 5.0  # maximum time for the `start` of a socket without a slot
@@ -107,13 +107,13 @@ class Connection:
         self._settings = state.settings
         self._loop = asyncio.get_running_loop()
         self._end_s = self._loop.time() + state.settings.max_session_s
-        self._message_s = self._audio_s = self._loop.time()  # latest message and latest audio
+        self._message_s = self._audio_s = self._loop.time()  # times of the latest message and audio
         self._is_paused = False
         self._session: SessionProxy | None = None
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the latest message; 0 while the service does not read."""
+        """Seconds since the latest message; 0 while reading is paused."""
         return 0.0 if self._is_paused else self._loop.time() - self._message_s
 
     @property
@@ -150,7 +150,7 @@ class Connection:
                 await self._websocket.close(close_code, reason)
 
     async def _send_error(self, error: ProtocolError) -> None:
-        """Send the last message of a session that did not end with `done`."""
+        """Send an error as the last message of a session that ends without `done`."""
         message = Error.of(error)
         message.seq = self._log.messages
         with contextlib.suppress(ClientDisconnectedError, ProtocolError, TimeoutError):
@@ -164,10 +164,11 @@ class Connection:
         if start is None:
             message = await self._first_message()
             if isinstance(message, bytes):
-                raise ProtocolError(ErrorCode.NOT_STARTED, "audio came before start")
+                raise ProtocolError(ErrorCode.NOT_STARTED, "the first message must be start")
             parsed = parse_message(message)
             if not isinstance(parsed, Start):
-                raise ProtocolError(ErrorCode.NOT_STARTED, f"{parsed.type} came before start")
+                detail = f"the first message must be start, not {parsed.type}"
+                raise ProtocolError(ErrorCode.NOT_STARTED, detail)
             start = parsed
         self._service.check_model(start.model)
         return start

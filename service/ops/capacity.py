@@ -46,7 +46,7 @@ class AdmissionControl:
         return self._clients.total()
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
-        """True if this size fits. reserved: size of an existing reservation that it replaces."""
+        """True if this size fits. reserved: size of the reservation that is resized, else 0."""
         return self.used - reserved + size <= self.total + _ROUNDING
 
     @contextlib.contextmanager
@@ -77,7 +77,7 @@ class AdmissionControl:
 
 
 class Reservation:
-    """A size that a client has reserved, until ``release``."""
+    """Size that is reserved for a client until ``release``."""
 
     def __init__(self, control: AdmissionControl, client: str, size: float) -> None:
         self._control, self._client, self._size = control, client, size
@@ -138,7 +138,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def max_session_windows_per_s(self) -> float:
-        """Maximum number of windows per second of one session, which only one worker computes."""
+        """Maximum number of windows per second of a session, which has the time of one worker."""
         return MAX_LOAD_ONE_SESSION / self.window_s
 
     @property

@@ -25,7 +25,7 @@ from service.protocol.options import (
     TuningHz,
 )
 
-MAX_ERRORS = 100  # maximum number of validation errors to format, because each takes time
+MAX_ERRORS = 100  # maximum number of validation errors to examine, because each takes time
 
 
 class _ClientMessage(BaseModel):
@@ -61,9 +61,9 @@ class RequestOptions(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """Return ``defaults``, overridden by the options that are set. If ``mode`` differs from the
-        default mode, ``block_frames`` has the default of ``mode``. Raises ProtocolError if the
-        options conflict."""
+        """Return ``defaults``, overridden by the options that are set. If only ``mode`` is set, and
+        differs from the default mode, ``block_frames`` becomes the default of that mode. Raises
+        ProtocolError if the options conflict."""
         names = set(StreamOptions.__dataclass_fields__)
         changes = self.model_dump(include=names, exclude_none=True)
         if self.mode not in (None, defaults.mode):

@@ -87,7 +87,7 @@ class ErrorCode(StrEnum):
 
 
 class ProtocolError(ValueError):
-    """An error that ends a session or request. ``extra`` has more members of the HTTP problem."""
+    """An error that ends a session or request. ``extra`` is added to the HTTP problem document."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)

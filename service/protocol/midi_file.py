@@ -192,7 +192,8 @@ def midi_file(
     in_use = {note.instrument for note in notes} or {None}
     names = sorted(in_use, key=lambda name: (order.get(name, len(order)), name or ""))
     for name in names:
-        part = Instrument(programs.get(name or "", 0), name=LABELS.get(name or "", name or ""))
+        key = name or ""
+        part = Instrument(programs.get(key, 0), name=LABELS.get(key, key))
         curves = []
         for note in notes:
             if note.instrument == name and note.offset_s is not None:
@@ -236,7 +237,7 @@ def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
-    """Return a track for each part, whose notes are on the member channels of MPE."""
+    """Return a track for each part. The notes of all tracks share the member channels of MPE."""
     tracks: list[list[TimedMessage]] = []
     for part, _ in parts:
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
@@ -286,6 +287,7 @@ def _track_of(messages: Iterable[TimedMessage]) -> mido.MidiTrack:
 
 def mpe_setup() -> list[mido.Message]:
     """Return the messages that set up a zone of MPE and the bend range of its channels."""
+    # Channel, number (RPN) and value of each parameter: 15 member channels, and the bend range.
     parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
     return [
         _control(channel, control, level)

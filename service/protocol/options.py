@@ -119,9 +119,9 @@ class StreamOptions:
     """Transcription options of a stream.
 
     Attributes:
-        lookahead_ms: time after a frame whose audio is used to predict the frame; the maximum in
-            anytime mode. ``lookahead_hops`` rounds it down, to 4 to 32 hops (46 to 372 ms at
-            11,025 Hz).
+        lookahead_ms: duration of the audio that follows a frame and is used to predict it. In
+            anytime mode it is a maximum. ``lookahead_hops`` rounds it down and limits it to 4 to 32
+            hops (46 to 372 ms at 11,025 Hz).
         block_frames: number of new frames per window. Larger blocks need less computing time, but
             add delay. None means the mode's DEFAULT_BLOCK_FRAMES.
         instruments: instruments to consider. Empty means all that the model distinguishes.

@@ -114,7 +114,7 @@ class Progress(_ServerMessage):
 
 
 class Frames(_ServerMessage):
-    """Frame probabilities, if the client requested them: bytes [count, pitches], where 255 is 1."""
+    """Frame probabilities, if the client requested them: bytes [count, pitches]; 255 means 1."""
 
     type: Literal["frames"] = "frames"
     frame: int

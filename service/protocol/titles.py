@@ -2,7 +2,7 @@
 
 import re
 
-MAX_TITLE = 200  # characters
+MAX_TITLE = 200  # maximum number of characters
 
 
 def readable_title(title: str) -> str:

@@ -8,7 +8,7 @@ from starlette.types import Message
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
-MIN_BYTES_PER_S = 2000  # minimum mean rate of a body: 16 kbit/s, as of strongly compressed audio
+MIN_BYTES_PER_S = 2000  # minimum mean rate: 16 kbit/s, like that of strongly compressed audio
 
 
 class LimitedBody:

@@ -112,7 +112,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         items = with_midi(recording, query)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if query.answer == "ndjson":
-            # Most invalid files fail in the first step, before the response has sent its status.
+            # Most invalid files fail in the first step, before the status of the response is sent.
             first = await anext(steps)
             held = stack.pop_all()
             lines = write_lines(first, steps, log, held, described, query.updates)
@@ -163,7 +163,7 @@ async def receive_file(
 def with_midi(
     recording: Generator[RecordingItem, None, None], hints: BeatHints
 ) -> Generator[UploadItem, None, None]:
-    """Yield the items of a recording. After the result, also yield its MIDI file."""
+    """Yield the items of a recording. After its result, yield an UploadMidi."""
     with closing(recording):
         for item in recording:
             yield item

@@ -35,9 +35,9 @@ _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20  # maximum size of the request body
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
-MIN_BEAT_S = 0.05  # minimum interval of beats, which limits the number of beats that fill a gap
+MIN_BEAT_S = 0.05  # minimum interval between beats, which limits how many beats can fill a gap
 RENDER_TIMEOUT_S = 60.0  # includes the time that a score waits for other scores
-RENDER_NICE = 10  # nice value of the processes, whose priority is lower than that of live streams
+RENDER_NICE = 10  # nice value of the processes, which gives priority to live streams
 
 
 def _known_instrument(name: str | None) -> str | None:

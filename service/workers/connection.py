@@ -30,10 +30,10 @@ from service.workers import messages
 
 PROCESSES = hasattr(os, "memfd_create")
 """True if workers can be processes, which requires Linux."""
-MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session reads no more audio
+MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session stops reading
 MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
 MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
-_MAX_OUTPUTS = 256  # number of waiting outputs above which a session reads no more audio
+_MAX_OUTPUTS = 256  # number of waiting outputs above which a session stops reading
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
 _MAX_THREAD_EXIT_S = 5.0  # maximum time to wait until a worker thread has exited
 # Terminals and service managers send SIGINT and SIGTERM to the whole process group. Workers ignore
@@ -191,7 +191,7 @@ class WorkerThread:
         self._thread.start()
 
     def _run(self, other: socket.socket) -> None:
-        from service.workers.worker import run  # imports torch, which takes seconds
+        from service.workers.worker import run  # imports torch, which takes a second
 
         run(Connection(other.detach()), self._map)
 
@@ -296,7 +296,7 @@ class WorkerConnection:
             self._missed_pings += 1
 
     def kill(self) -> None:
-        """Stop the worker immediately. Its ``on_exit`` is then called if it was ready."""
+        """Stop the worker immediately. If it was ready, ``on_exit`` is called afterwards."""
         self._process.kill()
         if self._state is not State.CLOSED and hasattr(self, "_writer"):
             self._writer.transport.abort()

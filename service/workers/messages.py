@@ -1,4 +1,4 @@
-"""Messages between the service and its workers. They are pickled, and have the framing of
+"""Messages between the service and its workers. They are pickled, and framed like the messages of
 ``multiprocessing.connection.Connection``."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def slots(
     config: ModelConfig, memory: Callable[[int], mmap.mmap]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Map the memory that a worker shares with the service. Return views of its samples and its
-    probabilities, each [SLOTS, values]. memory: function that maps this number of bytes."""
+    probabilities, each [SLOTS, values]. memory: function that maps a given number of bytes."""
     samples = WINDOW + (SEGMENT_FRAMES + config.preroll_hops + FRAMES) * HOP
     probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
     shared = memory(4 * SLOTS * (samples + probabilities))
@@ -111,7 +111,7 @@ class Segment(NamedTuple):
 
     slot: int
     samples: int  # number of samples in the slot
-    due: PendingWindows  # its own ``samples`` are empty
+    due: PendingWindows  # the windows, without their samples
 
 
 class Ping(NamedTuple):
@@ -131,7 +131,7 @@ class ModelLoaded(NamedTuple):
 
 
 class ModelLoadFailed(NamedTuple):
-    """The worker cannot load the model. It exits."""
+    """The worker cannot load the model and exits."""
 
     error: str
 

@@ -78,7 +78,7 @@ class WorkerPool:
         self._segments = SegmentQueue(self._workers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._exits: set[asyncio.Task[None]] = set()  # wait for workers to exit
-        self._running = False  # from `start` to `close`
+        self._running = False  # True between `start` and `close`
         self.device = setup.device
 
     # -- start and stop ---------------------------------------------------------------------------
@@ -93,6 +93,7 @@ class WorkerPool:
         own_process = self._processes and (count > 1 or on_gpu)
         if not own_process:
             count = 1
+        # With a GPU, start one worker first, because it may find that only the CPU is usable.
         loaded = await self._launch_all(1 if on_gpu else count, own_process)
         self.config: ModelConfig = loaded.config
         self.card: Mapping[str, Any] = loaded.card
@@ -104,7 +105,7 @@ class WorkerPool:
         self._running = True
         self._spawn(self._send_heartbeats())
         for worker in [worker for worker in self._workers if not worker.is_ready]:
-            self._on_exit(worker)  # it exited while others were loading
+            self._on_exit(worker)  # the worker exited while others were loading
         logger.info("workers: %d on %s, %s", len(self._workers), self.device, self.config.name)
 
     def _count(self, on_gpu: bool) -> int:

@@ -95,7 +95,7 @@ class SegmentQueue:
         self.dispatch()
 
     def on_worker_exit(self, worker: WorkerConnection) -> None:
-        """Queue the worker's segments again, before all others."""
+        """Queue the worker's running segments again, before all waiting segments."""
         lost = [key for key in self._computing if key[0] is worker]
         self._waiting.extendleft([self._computing.pop(key) for key in reversed(lost)])
         self.dispatch()

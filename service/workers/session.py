@@ -90,7 +90,7 @@ class LiveSession:
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
-        self._reported: tuple[int, int] | None = None  # `_progress` at the latest message
+        self._reported: tuple[int, int] | None = None  # `_progress` in the latest message
         self._reported_at_s = monotonic()
         self._pending = SessionOutput(self.number, initial_totals=self.stream.totals)
         self._queue(self._ready(config))
@@ -146,7 +146,7 @@ class LiveSession:
         return self._end is not None
 
     def collect_output(self, now_s: float) -> SessionOutput | None:
-        """Return new output, or None if there is none. Call this after each step and at polls."""
+        """Return the new output, or None. Call this after each step and at each poll."""
         if self._end is None:
             self._maybe_report_progress(now_s)
         elif not self._finished:
@@ -157,7 +157,8 @@ class LiveSession:
         windows = self.stream.pending_windows
         pending_s = windows * self._opening.options.frames_per_window * self.stream.frame_s
         output.transcribed_bytes = self._fed_bytes - int(pending_s * byte_rate)
-        if not output.messages and output.transcribed_bytes - self._reported_bytes < byte_rate // 4:
+        transcribed_bytes = output.transcribed_bytes - self._reported_bytes
+        if not output.messages and transcribed_bytes < byte_rate // 4:  # less than 0.25 s
             return None
         self._reported_bytes = output.transcribed_bytes
         self._pending = SessionOutput(self.number)
@@ -231,7 +232,7 @@ class LiveSession:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
-        # An incomplete sample is an error only after `stop`. Otherwise the audio may end anywhere.
+        # An incomplete sample is an error only after `stop`. Otherwise a chunk may be cut off.
         incomplete = self.stream.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:
@@ -298,7 +299,7 @@ class _FrameBuffer:
         self.next_frame = self._first_frame = first_frame
 
     def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
-        """Add frame probabilities, shape [heads, n, 128], of which only the first head is used."""
+        """Add the next frames, shape [heads, n, 128]. Only the first head is used."""
         skipped = max(0, self._first_frame - first_frame)
         pitches = probabilities[0, skipped:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
         if len(pitches):

@@ -43,7 +43,7 @@ POLL_INTERVAL_S = 0.25  # interval at which all sessions are polled for output
 
 
 def main() -> None:
-    """Run a worker process. Its arguments are the descriptors of its socket and shared memory."""
+    """Run a worker process. The arguments are file descriptors of its socket and shared memory."""
     socket_fd, memory_fd = map(int, sys.argv[1:])
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -69,7 +69,7 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
             service.send(messages.ModelLoadFailed(f"{type(error).__name__}: {error}"))
             return
         if own_process:
-            gc.freeze()  # each garbage collection would take 0.1 s for torch's objects
+            gc.freeze()  # otherwise each garbage collection would spend 0.1 s on torch's objects
         service.send(worker.loaded)
         # Connection.poll would create a selector for each call.
         with selectors.DefaultSelector() as selector:

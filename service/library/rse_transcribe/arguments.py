@@ -19,7 +19,7 @@ Model = str | os.PathLike[str] | EngineModel  # name, path of .safetensors weigh
 
 MAX_CHANNELS = 32  # an array with more channels probably has swapped axes
 
-_owner: int | None = None  # ID of the process that uses torch's threads
+_owner: int | None = None  # ID of the process that has started torch's threads
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
@@ -91,7 +91,8 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Load a model by name or path. Raises the errors of ``load`` and ``check_not_forked``."""
+    """Return a network, loaded if ``model`` is a name or a path. Raises the errors of ``load`` and
+    ``check_not_forked``."""
     check_not_forked()
     if isinstance(model, str | os.PathLike):
         return load(model, device)

@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from service.score.analysis import add_beat_options  # imports numpy, which `_run` avoids
+    from service.score.analysis import add_beat_options  # imports numpy, needed only here
 
     parser = _Parser(
         prog="rse-transcribe",
@@ -138,7 +138,7 @@ def _transcribe(arguments: list[str]) -> int:
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))
-    # Report the following errors before the import of torch, which takes seconds.
+    # Report the following errors before the import of torch, which takes a second.
     first = {target: path for path, target in reversed(work.items())}  # first input per target
     ready: dict[Path, Path] = {}
     for path, target in work.items():

@@ -65,7 +65,7 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Threads may share a transcriber. A process needs its own, and must be started with ``spawn``.
+    Threads may share a transcriber. Other processes need their own, and the start method ``spawn``.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Transcriber:
         """Raises ValueError if the weights or the device do not exist, and EngineError or OSError
         if a process fails to start.
 
-        worker_processes: maximum number of processes that compute, on Linux and a CPU with several
-            cores. They are faster than threads, but take seconds to start and need 0.2 GB each.
+        worker_processes: maximum number of processes that replace the threads on Linux and a CPU
+            with several cores. They are faster, but take seconds to start and need 0.2 GB each.
         """
         auto = isinstance(model, str) and model == "auto"
         network = as_model("live" if auto else model, device)
@@ -184,7 +184,8 @@ def transcribe(
         sample_rate: integer sample rate of an array, 4,000 to 384,000 Hz. Ignored for files.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
             ``auto`` means ``live``.
-        lookahead_ms: time after each frame whose audio is used to predict the frame, 46 to 372 ms.
+        lookahead_ms: duration of the audio that follows a frame and is used to predict it, 46 to
+            372 ms.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names in ``model.config.INSTRUMENTS`` to which notes are assigned, as a
             sequence or a comma-separated string. None or empty means all.

@@ -30,8 +30,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
-    """The service is unreachable or rejects the recording. ``retry_after_s`` is set if the service
-    is busy."""
+    """The service has returned no result. ``retry_after_s`` is set if the service is busy."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -116,7 +115,7 @@ def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[d
         if make_connection is None or not parts.hostname:
             raise HTTPException
         connection = make_connection(parts.netloc, timeout=SILENCE_TIMEOUT_S)
-    except HTTPException:  # raised here, or because the port is not a number
+    except HTTPException:  # raised above, or because the port is not a number
         raise ValueError(f"invalid service address: {url!r}") from None
     fields = {name: "true" if value is True else value for name, value in options.items() if value}
     query = urlencode({**fields, "answer": "ndjson", "updates": "true"}, doseq=True)

@@ -36,7 +36,7 @@ class Stream:
             last = stream.finish()
 
     The events do not depend on the lengths of the blocks. Use a stream from one thread at a time.
-    To avoid garbage collections of 0.1 s, call ``gc.freeze()`` after you have opened the stream.
+    To avoid pauses of 0.1 s for garbage collection, call ``gc.freeze()`` after opening the stream.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Stream:
         Args:
             sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
             model, device, instruments, tuning_hz: as in ``transcribe``.
-            lookahead_ms: time after each frame whose audio is used to predict the frame, 46 to
-                372 ms. ``note_on_delay_ms`` is the total delay.
+            lookahead_ms: duration of the audio that follows a frame and is used to predict it, 46
+                to 372 ms. ``note_on_delay_ms`` is the total delay.
             block_frames: number of new frames per window, 1 to 32. Larger blocks need less
                 computing time, but add delay.
             bends: True to return the pitch of sounding notes for each frame, as ``BendEvent``.
@@ -98,8 +98,8 @@ class Stream:
         return self._stream.collector.notes
 
     def push(self, block: ArrayLike | torch.Tensor) -> list[Event]:
-        """Process the next samples, [n] or [n, channels], and return the events that are decided.
-        The types of samples are those of ``transcribe``.
+        """Process the next samples, [n] or [n, channels]. Return the events that are now decided.
+        The samples may have any type that ``transcribe`` accepts.
 
         Raises:
             ValueError: the block is not an array of samples, or a sample is NaN, infinite or far

@@ -61,8 +61,8 @@ class RequestOptions(_ClientMessage):
     updates: bool = False
 
     def options(self, defaults: StreamOptions) -> StreamOptions:
-        """Return ``defaults``, overridden by the options that are set. If only ``mode`` is set, and
-        differs from the default mode, ``block_frames`` becomes the default of that mode. Raises
+        """Return ``defaults``, overridden by the options that are set. If the client sets another
+        mode without ``block_frames``, use the default ``block_frames`` of that mode. Raises
         ProtocolError if the options conflict."""
         names = set(StreamOptions.__dataclass_fields__)
         changes = self.model_dump(include=names, exclude_none=True)

@@ -125,7 +125,7 @@ async def write_lines(
     steps: AsyncGenerator[list[UploadItem], None],
     log: UploadLog,
     held: AsyncExitStack,
-    described: dict[str, Any],
+    description: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
     """Yield the lines of an NDJSON response. Close ``held`` before the last lines, which releases
@@ -133,7 +133,7 @@ async def write_lines(
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None
     log.record(first)
-    started = {"type": "started", "title": log.title, **described}
+    started = {"type": "started", "title": log.title, **description}
     yield json.dumps(started) + "\n"
     while step is not None:
         log.record(step)

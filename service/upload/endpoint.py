@@ -108,14 +108,14 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
             max_notes=MAX_NOTES,
             sandboxed=True,
         )
-        described = describe_options(options, config)
+        description = describe_options(options, config)
         items = with_midi(recording, query)
         steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
         if query.answer == "ndjson":
             # Most invalid files fail in the first step, before the status of the response is sent.
             first = await anext(steps)
             held = stack.pop_all()
-            lines = write_lines(first, steps, log, held, described, query.updates)
+            lines = write_lines(first, steps, log, held, description, query.updates)
             return NdjsonResponse(lines, held)
         async for step in steps:
             log.record(step)
@@ -125,7 +125,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         assert performance is not None
         assert midi is not None
         if query.answer == "json":
-            return JSONResponse({**performance.to_json(), "chords": midi.chords, **described})
+            return JSONResponse({**performance.to_json(), "chords": midi.chords, **description})
         if query.answer == "midi":
             headers = file_name(upload.filename, ".mid")
             return Response(midi.data, media_type="audio/midi", headers=headers)
@@ -145,10 +145,10 @@ async def receive_file(
     stack.callback(lambda: setattr(log, "received", body.received))
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)
-    bounded = Request(request.scope, body.receive)
+    limited = Request(request.scope, body.receive)
     try:
         form = await stack.enter_async_context(
-            bounded.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+            limited.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         )
     except ClientDisconnect:
         raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected") from None

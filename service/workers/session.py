@@ -168,9 +168,9 @@ class LiveSession:
 
     def _ready(self, config: ModelConfig) -> Ready:
         opening, delay = self._opening, self.stream.delay
-        described = describe_options(opening.options, config)
+        description = describe_options(opening.options, config)
         return Ready(
-            **described | {"instruments": described["instruments"] or None},
+            **description | {"instruments": description["instruments"] or None},
             session_id=opening.session_id,
             sample_rate_hz=config.sample_rate,
             hop_samples=HOP,

@@ -95,7 +95,7 @@ class _Job:
     due: PendingWindows
     features: FeatureStream
     done: int = 0  # number of computed windows, including the pre-roll
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()  # shape of the probabilities in the slot
 
 
 class Worker:

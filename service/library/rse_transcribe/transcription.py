@@ -63,8 +63,9 @@ class Transcription:
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """Return a Standard MIDI File.
 
-        tempo: beats per minute, from 20 to 400, else ValueError; or beats, bars and key. None means
-            to estimate these from the notes. The times of the notes do not depend on the tempo.
+        tempo: beats per minute, or a ``Tempo`` with beats, bars and key. None means to estimate the
+            tempo from the notes. The times of the notes do not depend on it. Raises ValueError for
+            a number outside 20 to 400.
         """
         if tempo is None:
             tempo = analyse(self.notes).tempo

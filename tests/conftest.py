@@ -1,8 +1,4 @@
-"""Fixtures of all tests: the async backend, and programs and data from outside the repository.
-
-This module also isolates the tests from the machine: from settings of a service that runs there,
-proxies, terminal colours and chance.
-"""
+"""Fixtures of all tests, and isolation from settings, proxies, terminals and random numbers."""
 
 import fcntl
 import os
@@ -23,29 +19,30 @@ from tests.paths import SHARED
 if TYPE_CHECKING:
     from tests.service.servers import RunningServer
 
-# Set this before torch is imported. If other work occupies a core, torch's threads wait for each
-# other, and a test of one second takes a minute. Processes that tests start inherit the variable.
+# Set this before torch is imported, also for child processes. If other work occupies a core,
+# torch's threads wait for each other, and a test of 1 s takes a minute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Ignore the settings of a service that runs on this machine.
+# Ignore settings of a service on this machine.
 for _name in set(os.environ) - {"RSE_REQUIRE_SYSTEM", "RSE_FUZZ_INPUTS"}:
     if _name.startswith("RSE_"):
         del os.environ[_name]
-# Programs format their output for a pipe of the usual width, whatever the terminal.
+# Programs format their output for a pipe of 80 columns, not for the current terminal.
 for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
-os.environ.update(COLUMNS="80", LINES="25", RSE_MAX_SESSIONS="12")  # auto takes seconds
+# Measuring the capacity, as RSE_MAX_SESSIONS=auto does, takes seconds.
+os.environ.update(COLUMNS="80", LINES="25", RSE_MAX_SESSIONS="12")
 # Bypass proxies between two programs on this machine.
 for _name in ("no_proxy", "NO_PROXY"):
     os.environ[_name] = ",".join(filter(None, [os.environ.get(_name), "127.0.0.1,localhost"]))
 
-# Background jobs of a shell ignore Ctrl-C. Programs that tests interrupt would inherit this.
+# Background jobs of a shell ignore Ctrl-C, and so would the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Examples have no deadline, because a busy machine may be slow. All runs try the same examples, so
-# that a change does not fail for code that it has not touched. `make fuzz` tries others, and so
-# does any test with RSE_FUZZ_INPUTS=1.
+# Examples have no deadline, because a busy machine may be slow. All runs use the same examples, so
+# that a failure always comes from the change under test. With RSE_FUZZ_INPUTS, as in `make fuzz`,
+# each run uses different examples.
 hypothesis.settings.register_profile(
     "patient",
     deadline=None,
@@ -60,8 +57,7 @@ SLOWEST = (
     *("clients", "training", "packaging", "test_nginx.py", "service/cluster", "service/page"),
     *("service/test_real_server.py", "service/workers", "service/upload", "model/test_export_onnx"),
 )
-"""Files with the longest tests. They run first, so that all processes finish at about the same
-time."""
+"""Paths of the slowest tests. They run first, so that all processes finish at the same time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,8 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _same_numbers_every_time() -> None:
-    """Seed torch, so that a test's random numbers do not depend on the tests before it."""
+def _seed_torch() -> None:
+    """Seed torch, so that random numbers do not depend on earlier tests."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
 
@@ -87,19 +83,20 @@ def anyio_backend() -> str:
 
 
 def require_system(name: str) -> str:
-    """Return the path of the program ``name``, or the name of the system library ``lib...``. If it
-    is missing, skip the calling test. With ``RSE_REQUIRE_SYSTEM=1``, as in continuous integration,
-    fail the test instead."""
-    found = find_library(name.removeprefix("lib")) if name.startswith("lib") else shutil.which(name)
-    if found is not None:
-        return found
+    """Return the path of the program ``name``, or the name of the system library ``lib...``.
+
+    If it is missing, skip the calling test, or fail it with ``RSE_REQUIRE_SYSTEM=1``.
+    """
+    path = find_library(name.removeprefix("lib")) if name.startswith("lib") else shutil.which(name)
+    if path is not None:
+        return path
     message = f"{name} is not installed on this machine"
     if os.environ.get("RSE_REQUIRE_SYSTEM", "0") not in ("", "0"):
         pytest.fail(message)
     pytest.skip(message)
 
 
-def _served(folder: Path, *heads: str) -> "Iterator[RunningServer]":
+def _run_server(folder: Path, *heads: str) -> "Iterator[RunningServer]":
     from tests.service.servers import TONES, server_starter
 
     with server_starter(folder) as start:
@@ -108,19 +105,18 @@ def _served(folder: Path, *heads: str) -> "Iterator[RunningServer]":
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
-    """Service in a separate process with the model of pure tones, for tests that leave its state
-    unchanged."""
-    yield from _served(tmp_path_factory.mktemp("server"))
+    """Service in a separate process with a model of pure tones. Tests must not change its state."""
+    yield from _run_server(tmp_path_factory.mktemp("server"))
 
 
 @pytest.fixture(scope="session")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
     """Server like ``server`` whose model also classifies instruments, by loudness."""
-    yield from _served(tmp_path_factory.mktemp("server"), "all")
+    yield from _run_server(tmp_path_factory.mktemp("server"), "all")
 
 
 def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """Return a folder that ``make`` has filled, once for all processes of pytest-xdist."""
+    """Return a folder filled by ``make``. All processes of pytest-xdist share it."""
     base = factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     with folder.with_suffix(".lock").open("w") as lock:
@@ -135,7 +131,7 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 @pytest.fixture(scope="session")
 def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ONNX graph of ``live``. The export takes 16 s."""
-    from model import export_onnx  # needs the extra
+    from model import export_onnx  # needs the extra `onnx`
 
     def export(folder: Path) -> None:
         assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0

@@ -1,8 +1,8 @@
-"""Model that detects a few pure tones. It has the interface of a transcriber and is exact.
+"""Fake model that detects four pure tones exactly. It has the interface of a transcriber.
 
-The features of a frame depend on the 256 samples around it only, and are computed window by window.
-Equal windows therefore give equal bits in any batch. A frame's numbers do not depend on the window
-that contains it, except for the rounding of sums.
+The features of a frame depend only on the 256 samples around it and are computed separately for
+each window. Equal windows therefore have equal bits in any batch. Different windows give a frame
+the same features, except for rounding.
 """
 
 import threading
@@ -25,7 +25,7 @@ from model.config import (
     StridedConfig,
 )
 
-FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6: far enough apart for 256 samples
+FAKE_PITCHES = (57, 69, 81, 93)  # A3 to A6; 256 samples can distinguish octaves.
 FAKE_RATE_HZ = SAMPLE_RATE
 _SPAN = 2 * HOP
 LOUDNESS = {"piano": 1.0, "violin": 0.85, "viola": 0.7, "cello": 0.55}
@@ -39,7 +39,7 @@ def tone_hz(pitch: float) -> float:
 def play(
     notes: Sequence[tuple[float, float, float]], duration_s: float, rate_hz: int, level: float = 0.2
 ) -> NDArray[np.float32]:
-    """Return tones (pitch, onset_s, offset_s) with flanks of 2 ms; float32, shape [n]."""
+    """Return tones (pitch, onset_s, offset_s) with ramps of 2 ms, float32 [n]."""
     time_s = np.arange(round(duration_s * rate_hz)) / rate_hz
     out = np.zeros(len(time_s))
     for pitch, onset_s, offset_s in notes:
@@ -58,28 +58,30 @@ class FakeStream:
         """Map (WINDOW,) to amplitudes, (FRAMES, tones)."""
         if bool((window == FakeTranscriber.POISON).any()):
             raise RuntimeError("poisoned window")
-        # The last bits of sums vary with their position in memory. float32 drops these bits.
+        # The last bits of a sum depend on its position in memory. The conversion to float32 drops
+        # them.
         spans = window.double().unfold(0, _SPAN, HOP)  # (FRAMES, 256), about each frame's sample
         parts = (spans @ self._kernels).unflatten(1, (2, -1))
         return torch.linalg.vector_norm(parts, dim=1).float()
 
 
 class FakeTranscriber:
-    """Deterministic stand-in for ``model.transcriber.TranscriptionModel``."""
+    """Deterministic replacement of ``model.transcriber.TranscriptionModel``."""
 
-    POISON = 0.96875  # a sample of this value makes the front-end raise
+    POISON = 0.96875  # The front end raises an error if a sample has this value.
 
     def __init__(
         self,
         heads: tuple[str, ...] = ("frame", "onset", "velocity"),
         front_end: StridedConfig | FilterbankConfig | None = None,
     ) -> None:
-        """front_end: stated in the configuration. With a filterbank, streams follow the tuning, but
-        the model ignores it."""
-        stated = front_end or StridedConfig()
-        self.config = ModelConfig("fake", FAKE_RATE_HZ, front_end=stated, heads=heads)
+        """``front_end`` is in the configuration, but the model does not use it. With a filterbank,
+        streams track the tuning."""
+        self.config = ModelConfig(
+            "fake", FAKE_RATE_HZ, front_end=front_end or StridedConfig(), heads=heads
+        )
         self.card: dict[str, Any] = {}
-        self.batches: list[int] = []  # sizes of the batches seen
+        self.batches: list[int] = []  # sizes of all batches
         self.fail_next_batch = False
         time_s = (torch.arange(_SPAN, dtype=torch.float64) - HOP) / FAKE_RATE_HZ
         phase = 2 * torch.pi * time_s[:, None] * torch.tensor([tone_hz(p) for p in FAKE_PITCHES])
@@ -91,7 +93,7 @@ class FakeTranscriber:
         return FakeStream(self._kernels)
 
     def predict(self, windows: Tensor) -> Tensor:
-        """(batch, WINDOW) -> (batch, heads, FRAMES, PITCHES) probabilities."""
+        """Map (batch, WINDOW) to probabilities, (batch, heads, FRAMES, PITCHES)."""
         assert windows.shape[1] == WINDOW
         return self.predict_features(
             torch.stack([self.open_stream().advance(window, 0) for window in windows])
@@ -102,7 +104,7 @@ class FakeTranscriber:
         if self.fail_next_batch:
             self.fail_next_batch = False
             raise RuntimeError("failing batch")
-        frame = (features * 5).clamp(0, 1)  # amplitude 0.2 is certain
+        frame = (features * 5).clamp(0, 1)  # probability 1 at an amplitude of 0.2
         rise = torch.zeros_like(features)
         rise[:, 1:] = (features[:, 1:] - features[:, :-1]).clamp(min=0)
         onset = (rise * 10).clamp(0, 1)
@@ -111,9 +113,9 @@ class FakeTranscriber:
         for row, head in enumerate(self.config.heads):
             if head in heads:
                 out[:, row, :, list(FAKE_PITCHES)] = heads[head]
-            elif head == "pedal":  # down while the lowest tone sounds
+            elif head == "pedal":  # pressed while the lowest tone sounds
                 out[:, row] = frame[..., :1]
-            else:  # the loudness of a tone determines its instrument, never with certainty
+            else:  # The loudness of a tone determines the probability of its instrument.
                 nearness = (frame - LOUDNESS.get(head.removeprefix("instrument:"), 9.0)).abs()
                 out[:, row, :, list(FAKE_PITCHES)] = (1 - 4 * nearness).clamp(0, 1)
         return out

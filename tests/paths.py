@@ -4,5 +4,5 @@ import os
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-# Recordings and oracles beside the repository; tests that read them skip where there are none.
+# Folder of recordings and recorded outputs. Tests that need it skip if it is missing.
 SHARED = Path(os.environ.get("SHARED", REPOSITORY.parent / "shared"))

@@ -1,4 +1,4 @@
-"""The images and manifests, checked without an engine: files, settings, versions, draining."""
+"""Tests of the container images and manifests, without a container engine."""
 
 import re
 import shlex
@@ -27,37 +27,37 @@ def constraints() -> dict[str, str]:
     return {name.lower().replace("_", "-"): version for name, version in pins}
 
 
-def locked() -> dict[str, str]:
-    """The versions of the lock, each with its hashes."""
+def locked_versions() -> dict[str, str]:
+    """Return the versions of the packages with hashes in the lock file."""
     pattern = r"^([a-z0-9.-]+)==(\S+) \\\n +--hash=sha256:[0-9a-f]{64}\b"
     return dict(re.findall(pattern, read(DOCKER / "requirements.lock"), re.M))
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
-def test_what_an_image_copies_is_there_and_sent_to_the_engine(path: Path) -> None:
+def test_copied_files_exist_and_are_not_ignored(path: Path) -> None:
     lines = read(REPOSITORY / ".dockerignore").splitlines()
-    let_in = [line[1:] for line in lines if line.startswith("!")]
+    included = [line[1:] for line in lines if line.startswith("!")]
     copied = re.findall(r"^COPY (?!--from)(.*)$", read(path), re.M)
     assert copied
     for source in (source for line in copied for source in shlex.split(line)[:-1]):
         assert (REPOSITORY / source).exists(), source
-        assert any(fnmatch(source, pattern) for pattern in let_in), source
+        assert any(fnmatch(source, pattern) for pattern in included), source
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-def test_settings_that_are_named_exist(path: Path) -> None:
-    named = set(re.findall(r"\bRSE_([A-Z_]+)\b", read(path)))
-    assert named
-    assert named <= {name.upper() for name in Settings.model_fields}
+def test_all_named_settings_exist(path: Path) -> None:
+    names = set(re.findall(r"\bRSE_([A-Z_]+)\b", read(path)))
+    assert names
+    assert names <= {name.upper() for name in Settings.model_fields}
 
 
-def test_the_lock_has_all_that_the_service_needs() -> None:
+def test_the_lock_file_has_all_dependencies() -> None:
     project = tomllib.loads(read(REPOSITORY / "pyproject.toml"))["project"]
-    needed = {re.split(r"[><=;\[ ]", entry)[0].lower() for entry in project["dependencies"]}
-    assert needed <= set(locked())
+    required = {re.split(r"[><=;\[ ]", entry)[0].lower() for entry in project["dependencies"]}
+    assert required <= set(locked_versions())
     pins = constraints()
     licences = read(DOCKER / "LICENSES.md").lower().replace("_", "-")
-    for name, version in locked().items():
+    for name, version in locked_versions().items():
         assert version.split("+")[0] == pins[name], f"{name}: run `make lock`"
         assert f"| {name} " in licences, f"{name}: run `make lock`"
     assert f"TORCH_VERSION={pins['torch']}\n" in read(DOCKER / "Dockerfile.cuda")
@@ -66,11 +66,11 @@ def test_the_lock_has_all_that_the_service_needs() -> None:
 def test_kubernetes_accepts_the_manifests() -> None:
     validator = kubernetes_validate.latest_version()
     for document in yaml.safe_load_all(read(DOCKER / "kubernetes.yaml")):
-        if document["kind"] != "PodMonitor":  # a type of the Prometheus operator
+        if document["kind"] != "PodMonitor":  # defined by the Prometheus operator
             kubernetes_validate.validate(document, validator, strict=True)
 
 
-def test_a_drain_has_its_time() -> None:
+def test_stop_timeouts_exceed_the_drain_timeout() -> None:
     drain_s = Settings().drain_timeout_s
     services = yaml.safe_load(read(DOCKER / "compose.yaml"))["services"]
     for name in ("cpu", "cuda"):
@@ -82,5 +82,5 @@ def test_a_drain_has_its_time() -> None:
     (container,) = pod["containers"]
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     (pause_s,) = re.findall(r"sleep\((\d+)\)", str(container["lifecycle"]["preStop"]))
-    wanted_s = int(pause_s) + float(environment["RSE_DRAIN_TIMEOUT_S"])
-    assert pod["terminationGracePeriodSeconds"] > wanted_s
+    required_s = int(pause_s) + float(environment["RSE_DRAIN_TIMEOUT_S"])
+    assert pod["terminationGracePeriodSeconds"] > required_s

@@ -1,4 +1,4 @@
-"""Imports go one way: a module may use its own room and those below it, never one above."""
+"""Tests of the order of imports: a module imports its own layer and lower layers only."""
 
 import ast
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ import pytest
 
 from tests.paths import REPOSITORY
 
-# From the bottom to the top; rooms of one line know nothing of each other. The longest name that
-# fits tells a module's room.
+# Layers from the lowest to the highest. Entries of one line do not import each other. The longest
+# matching name is the layer of a module.
 LAYERS = [
     ["model"],
     ["model.fast"],
@@ -45,10 +45,10 @@ LAYERS = [
     ["training.run", "training.evaluate"],
     ["training.seeds"],
 ]
-HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-PACKAGES = sorted({room.partition(".")[0] for room in HEIGHT})
-# Beside the layers: what whole packages may use of each other.
-USES = {
+HEIGHT = {layer: height for height, layers in enumerate(LAYERS) for layer in layers}
+PACKAGES = sorted({layer.partition(".")[0] for layer in HEIGHT})
+# Packages that each package may import, in addition to the order of layers.
+PERMITTED = {
     "model": {"model"},
     "service": {"service", "model"},
     "training": {"training", "service", "model"},
@@ -56,14 +56,14 @@ USES = {
 }
 
 
-def room_of(module: str) -> str:
-    """The longest room that holds a module; "" of a package itself."""
+def layer_of(module: str) -> str:
+    """Return the layer of a module, or "" for a package itself."""
     parts = module.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((name for name in names if name in HEIGHT), "")
 
 
-# The library is imported as a package of its own.
+# Imports name the library without this prefix.
 LIBRARY = "service.library."
 
 
@@ -74,46 +74,45 @@ def modules() -> Iterator[tuple[str, str]]:
             yield name.removesuffix(".__init__"), path.read_text(encoding="utf-8")
 
 
-def ours(name: str | None) -> str | None:
-    """The module's name here if it is one of ours."""
-    known = (one for one in (name or "", f"{LIBRARY}{name}") if one in SOURCES)
-    return next(known, None)
+def own_module(name: str | None) -> str | None:
+    """Return the name of a module of this repository, or None for other modules."""
+    return next((n for n in (name or "", f"{LIBRARY}{name}") if n in SOURCES), None)
 
 
 SOURCES = dict(modules())
 
 
 def imports(source: str) -> Iterator[str]:
-    """Modules of ours that a source imports, at its top or within functions."""
+    """Yield modules of this repository that a source imports, also within functions."""
     nodes: list[ast.AST] = [ast.parse(source)]
     for node in nodes:
         nodes += (n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.expr))
         if isinstance(node, ast.Import):
-            yield from filter(None, (ours(alias.name) for alias in node.names))
+            yield from filter(None, (own_module(alias.name) for alias in node.names))
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "imports are absolute"
-            if module := ours(node.module):
-                yield from (ours(f"{module}.{alias.name}") or module for alias in node.names)
+            if module := own_module(node.module):
+                yield from (own_module(f"{module}.{alias.name}") or module for alias in node.names)
 
 
-# While tests are collected, when no other thread runs: Python 3.11 may fail to parse beside one
+# Parse during collection, without other threads: in Python 3.11 concurrent parsing may fail
 # (python/cpython#106905).
 IMPORTS = {module: set(imports(source)) for module, source in SOURCES.items()}
 
 
-def test_imports_go_down() -> None:
-    for module, imports_of_it in IMPORTS.items():
-        room = room_of(module)
+def test_modules_import_lower_layers_only() -> None:
+    for module, imported_modules in IMPORTS.items():
+        layer = layer_of(module)
         package = module.partition(".")[0]
-        assert room or module == package, f"{module} has no room"
-        for imported in imports_of_it:
-            below, problem = room_of(imported), f"{module} imports {imported}"
-            assert any(f"{imported}.".startswith(f"{use}.") for use in USES[package]), problem
-            assert below == room or HEIGHT[below] < HEIGHT[room], problem
+        assert layer or module == package, f"{module} has no layer"
+        for imported in imported_modules:
+            other, problem = layer_of(imported), f"{module} imports {imported}"
+            assert any(f"{imported}.".startswith(f"{p}.") for p in PERMITTED[package]), problem
+            assert other == layer or HEIGHT[other] < HEIGHT[layer], problem
 
 
-def test_no_circle_of_modules() -> None:
-    """Imports within functions count too."""
+def test_there_are_no_import_cycles() -> None:
+    """Includes imports within functions."""
     graph = {module: imported - {module} for module, imported in IMPORTS.items()}
     try:
         TopologicalSorter(graph).prepare()

@@ -1,4 +1,4 @@
-"""Links between the documents lead somewhere."""
+"""Tests of the links between documents."""
 
 import re
 from pathlib import Path

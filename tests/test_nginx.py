@@ -1,4 +1,4 @@
-"""docker/nginx.conf under a real nginx, before real processes of the service."""
+"""Tests of docker/nginx.conf with a real nginx and real processes of the service."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ from tests.service.nginx import nginx
 from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
-PATIENCE_S = 60.0
-PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
+TIMEOUT_S = 60.0
+TIMEOUTS: dict[str, Any] = {"open_timeout": TIMEOUT_S, "ping_timeout": TIMEOUT_S}
 REPEATS = 3
 PERIOD_S = 2.0
 SONG = pcm16(
@@ -44,13 +44,13 @@ SONG = pcm16(
     )
 )
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
-PLACES = 3  # sessions of each process
+MAX_SESSIONS = 3  # of each process
 KEY = "rse_a-key-of-the-processes"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
 def configuration(ports: Sequence[int], listen: int) -> str:
-    """docker/nginx.conf with other addresses, and also below the path /music/."""
+    """Return docker/nginx.conf with other addresses, and with the rewrite of the path /music/."""
     text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
     pattern = r"( +server 127\.0\.0\.1:)8001( .*;\n) +server 127\.0\.0\.1:8002 .*;\n"
 
@@ -65,23 +65,23 @@ def configuration(ports: Sequence[int], listen: int) -> str:
 
 
 def balanced(servers: Sequence[RunningServer], folder: Path) -> AbstractContextManager[str]:
-    """nginx before the servers; its address."""
+    """Run an nginx in front of the servers. The context is its address."""
     return nginx(partial(configuration, [server.port for server in servers]), folder)
 
 
 def client_of(url: str) -> TranscriptionClient:
-    return TranscriptionClient(url, OPTIONS, give_up_s=2 * PATIENCE_S)
+    return TranscriptionClient(url, OPTIONS, give_up_s=2 * TIMEOUT_S)
 
 
 @pytest.fixture(autouse=True)
-def _patient_client_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def _long_timeouts_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
-    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", TIMEOUT_S)
     monkeypatch.setenv(session.KEY_VARIABLE, KEY)
 
 
 async def fill(stack: AsyncExitStack, url: str, count: int) -> None:
-    """So many sessions, open as long as the stack."""
+    """Open ``count`` sessions. The stack closes them."""
     for _ in range(count):
         await stack.enter_async_context(client_of(url))
 
@@ -92,7 +92,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
     folder = tmp_path_factory.mktemp("pair")
     with server_starter(folder) as start:
         settings = {
-            "RSE_MAX_SESSIONS": str(PLACES),
+            "RSE_MAX_SESSIONS": str(MAX_SESSIONS),
             "RSE_MAX_UPLOADS": "1",
             "RSE_KEYS": f"alice:{hash_key(KEY).hex()}",
             "RSE_SECRET": 32 * "s",
@@ -107,65 +107,65 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
 async def pair(
     two: list[RunningServer], tmp_path: Path
 ) -> AsyncIterator[tuple[list[RunningServer], str]]:
-    """The two, free, and the address of an nginx before them that has not seen them yet."""
+    """Two idle servers, and the address of a new nginx in front of them."""
     await wait_until(lambda: not any(s.sessions() for s in two))
     with balanced(two, tmp_path / "nginx") as url:
         yield two, url
 
 
-async def page(url: str) -> connect:
-    """The websocket of a page, with a token that it has just got."""
-    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
-        answer = await http.post(f"{url}/token", headers=BEARER)
+async def connect_page(url: str) -> connect:
+    """Return the websocket of a page that has requested a token."""
+    async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
+        response = await http.post(f"{url}/token", headers=BEARER)
     return connect(
         websocket(url),
         origin=Origin(url),
-        subprotocols=[Subprotocol("rse.v1"), Subprotocol(f"rse.token.{answer.json()['token']}")],
-        **PATIENT,
+        subprotocols=[Subprotocol("rse.v1"), Subprotocol(f"rse.token.{response.json()['token']}")],
+        **TIMEOUTS,
     )
 
 
-def program(url: str) -> connect:
-    return connect(websocket(url), additional_headers=BEARER, **PATIENT)
+def connect_program(url: str) -> connect:
+    return connect(websocket(url), additional_headers=BEARER, **TIMEOUTS)
 
 
 @pytest.mark.parametrize("as_page", [False, True])
-async def test_a_full_process_is_passed_by(
+async def test_sessions_avoid_a_full_process(
     pair: tuple[list[RunningServer], str], as_page: bool
 ) -> None:
-    """For a page too, though a full process would let it in, to tell it."""
+    """A full process accepts the websocket of a page, only to send the error."""
     (full, other), url = pair
     async with AsyncExitStack() as stack:
-        await fill(stack, full.url, PLACES)
-        for _ in range(PLACES):
-            opening = await page(url) if as_page else program(url)
-            talk = await stack.enter_async_context(opening)
-            await talk.send(to_json(OPTIONS))
-            assert json.loads(await talk.recv())["type"] == "ready"
-        assert other.sessions() == PLACES
+        await fill(stack, full.url, MAX_SESSIONS)
+        for _ in range(MAX_SESSIONS):
+            opening = await connect_page(url) if as_page else connect_program(url)
+            socket = await stack.enter_async_context(opening)
+            await socket.send(to_json(OPTIONS))
+            assert json.loads(await socket.recv())["type"] == "ready"
+        assert other.sessions() == MAX_SESSIONS
 
 
-async def test_if_all_are_full_programs_and_pages_get_an_error(
+async def test_sessions_are_rejected_if_all_processes_are_full(
     pair: tuple[list[RunningServer], str],
 ) -> None:
-    servers, url = pair
+    _, url = pair
     async with AsyncExitStack() as stack:
-        await fill(stack, url, 2 * PLACES)
-        with pytest.raises(InvalidStatus) as refused:
-            await program(url)
-        response = refused.value.response
+        await fill(stack, url, 2 * MAX_SESSIONS)
+        with pytest.raises(InvalidStatus) as rejection:
+            await connect_program(url)
+        response = rejection.value.response
         assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
         assert json.loads(response.body)["code"] == "too_many_sessions"
-        async with await page(url) as talk:
-            assert json.loads(await talk.recv())["code"] == "too_many_sessions"
+        async with await connect_page(url) as socket:
+            assert json.loads(await socket.recv())["code"] == "too_many_sessions"
             with pytest.raises(ConnectionClosed) as closed:
-                await talk.recv()
+                await socket.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4429
 
 
-async def begin_post(port: int, key: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """An upload that does not end."""
+async def start_upload(port: int, key: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send the start of an upload that never ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = (
         f"POST /transcribe HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
@@ -176,17 +176,16 @@ async def begin_post(port: int, key: str) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
-    """An upload finds the process that has a place."""
+async def test_uploads_avoid_a_full_process(pair: tuple[list[RunningServer], str]) -> None:
     (busy, _), url = pair
-    _, writer = await begin_post(busy.port, KEY)
+    _, writer = await start_upload(busy.port, KEY)
     try:
-        async with httpx.AsyncClient(timeout=PATIENCE_S, headers=BEARER) as http:
+        async with httpx.AsyncClient(timeout=TIMEOUT_S, headers=BEARER) as http:
             while (await http.post(f"{busy.url}/transcribe")).status_code != 503:
                 await asyncio.sleep(0.02)
             for _ in range(2):
-                answer = await http.post(f"{url}/transcribe", files={"file": flac(10)})
-                assert pitches_of(answer.content) == PITCHES
+                response = await http.post(f"{url}/transcribe", files={"file": flac(10)})
+                assert pitches_of(response.content) == PITCHES
     finally:
         writer.transport.abort()
 
@@ -195,12 +194,12 @@ async def test_recordings(pair: tuple[list[RunningServer], str]) -> None:
 async def test_every_endpoint_works_through_the_proxy(
     pair: tuple[list[RunningServer], str], path: str
 ) -> None:
-    """Scores of 2,000 notes too, whose request has more than 100 kB."""
+    """Includes a score of 2,000 notes, whose request has more than 100 kB."""
     url = pair[1] + path
     notes = [
         {"onset_s": n / 4, "offset_s": n / 4 + 0.25, "pitch": 48 + n % 24} for n in range(2_000)
     ]
-    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
         for name in ("/", "/app.js", "/healthz", "/readyz"):
             assert (await http.get(url + name)).status_code == 200, name
         assert (await http.get(f"{url}/info")).status_code == 401
@@ -208,11 +207,11 @@ async def test_every_endpoint_works_through_the_proxy(
         assert (await http.get(f"{url}/info")).json()["ready"]
         assert (await http.get(f"{url}/metrics")).status_code == 404
         assert (await http.post(f"{url}/token")).json()["token"]
-        answer = await http.post(f"{url}/transcribe?answer=ndjson", files={"file": flac(10)})
-        assert json.loads(answer.text.splitlines()[-1])["type"] == "done"
-        # The field is invalid so that the service checks all notes, but does not write a score.
-        answer = await http.post(f"{url}/score", json={"notes": notes, "bpm": 5})
-        assert (answer.status_code, answer.json()["code"]) == (422, "bad_parameter")
+        response = await http.post(f"{url}/transcribe?answer=ndjson", files={"file": flac(10)})
+        assert json.loads(response.text.splitlines()[-1])["type"] == "done"
+        # With an invalid tempo the service checks all notes, but does not engrave a score.
+        response = await http.post(f"{url}/score", json={"notes": notes, "bpm": 5})
+        assert (response.status_code, response.json()["code"]) == (422, "bad_parameter")
         large = await http.post(f"{url}/score", content=bytes((4 << 20) + 1))
         assert large.status_code == 413
     client, events = await perform(url, lambda client: asyncio.sleep(0))
@@ -220,10 +219,10 @@ async def test_every_endpoint_works_through_the_proxy(
     assert_no_stuck_note(events)
 
 
-async def test_a_class_behind_one_address_is_served(
+async def test_rate_limits_permit_many_users_behind_one_address(
     pair: tuple[list[RunningServer], str],
 ) -> None:
-    """30 pupils open the page at one time: each loads 60 files."""
+    """30 users open the page at the same time, and each loads 60 files."""
     address = pair[1].removeprefix("http://")
     request = f"GET /app.js HTTP/1.1\r\nHost: {address}\r\n"
 
@@ -236,18 +235,20 @@ async def test_a_class_behind_one_address_is_served(
         finally:
             writer.close()
 
-    async with asyncio.timeout(PATIENCE_S):
-        answers = await asyncio.gather(*(load_page() for _ in range(30)))
-    assert [answer.count(b"HTTP/1.1 200 ") for answer in answers] == 30 * [60]
+    async with asyncio.timeout(TIMEOUT_S):
+        responses = await asyncio.gather(*(load_page() for _ in range(30)))
+    assert [response.count(b"HTTP/1.1 200 ") for response in responses] == 30 * [60]
 
 
-async def test_no_body_of_a_stranger_is_held(pair: tuple[list[RunningServer], str]) -> None:
-    """The answer comes before the body."""
-    async with asyncio.timeout(PATIENCE_S):
-        reader, writer = await begin_post(int(pair[1].rpartition(":")[2]), "x")
-        answer = await reader.readuntil(b'"code":"unauthorized"')
+async def test_unauthorised_uploads_are_not_buffered(
+    pair: tuple[list[RunningServer], str],
+) -> None:
+    """The response arrives before the end of the body."""
+    async with asyncio.timeout(TIMEOUT_S):
+        reader, writer = await start_upload(int(pair[1].rpartition(":")[2]), "x")
+        response = await reader.readuntil(b'"code":"unauthorized"')
     writer.transport.abort()
-    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert response.startswith(b"HTTP/1.1 401 ")
 
 
 def websocket(url: str) -> str:
@@ -257,7 +258,7 @@ def websocket(url: str) -> str:
 async def perform(
     url: str, pause: Callable[[TranscriptionClient], Awaitable[None]]
 ) -> tuple[TranscriptionClient, list[Event]]:
-    """Plays the song, with a pause after each third but the last."""
+    """Send the song, with a pause after its first and its second third."""
     data = chunks(SONG)
     async with client_of(url) as client:
         reading = asyncio.create_task(collect(client))
@@ -271,18 +272,18 @@ async def perform(
     return client, events
 
 
-async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_path: Path) -> None:
-    players = 4
-    meeting = asyncio.Barrier(players + 1)
+async def test_live_clients_survive_killed_and_draining_processes(tmp_path: Path) -> None:
+    client_count = 4
+    barrier = asyncio.Barrier(client_count + 1)
 
-    async def meet_twice(client: TranscriptionClient) -> None:
-        """Meet when this client has received notes of this third, and again after the fault."""
-        heard = len(client.notes.notes)
-        async with asyncio.timeout(PATIENCE_S):
-            while len(client.notes.notes) <= heard:
+    async def wait_for_fault(client: TranscriptionClient) -> None:
+        """Wait until all clients have received notes of this third, and then for the fault."""
+        count = len(client.notes.notes)
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(client.notes.notes) <= count:
                 await asyncio.sleep(0.01)
-        await meeting.wait()
-        await meeting.wait()
+        await barrier.wait()
+        await barrier.wait()
 
     require_system("nginx")
     with server_starter(tmp_path) as start:
@@ -290,24 +291,26 @@ async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_pat
         for server in servers:
             server.wait_until_ready()
         first, second, third = servers
-        whole, _ = await perform(third.url, lambda client: asyncio.sleep(0))
+        uninterrupted, _ = await perform(third.url, lambda client: asyncio.sleep(0))
         with balanced(servers, tmp_path / "nginx") as url:
             async with asyncio.TaskGroup() as group:
-                playing = [group.create_task(perform(url, meet_twice)) for _ in range(players)]
-                await meeting.wait()
+                tasks = [
+                    group.create_task(perform(url, wait_for_fault)) for _ in range(client_count)
+                ]
+                await barrier.wait()
                 assert first.sessions() >= 1
                 first.process.kill()
-                await meeting.wait()
-                await meeting.wait()
+                await barrier.wait()
+                await barrier.wait()
                 assert second.sessions() >= 1
                 draining = group.create_task(asyncio.to_thread(second.terminate))
-                await meeting.wait()
+                await barrier.wait()
         assert draining.result() == 0
         await wait_until(lambda: third.sessions() == 0)
-    assert len(whole.notes.notes) == REPEATS * len(MELODY)
-    performances = [played.result() for played in playing]
+    assert len(uninterrupted.notes.notes) == REPEATS * len(MELODY)
+    performances = [task.result() for task in tasks]
     for client, events in performances:
-        assert client.notes.notes == whole.notes.notes
+        assert client.notes.notes == uninterrupted.notes.notes
         assert_no_stuck_note(events)
         assert client.performance.lost_samples == 0
     assert max(client.performance.sessions for client, _ in performances) >= 2
@@ -315,7 +318,7 @@ async def test_live_clients_outlive_a_process_killed_and_one_that_drains(tmp_pat
         assert "Traceback" not in server.log
 
 
-def test_the_limits_are_those_of_the_settings() -> None:
+def test_nginx_limits_match_the_settings() -> None:
     text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
     settings = Settings()
     assert f"client_max_body_size {settings.max_upload_bytes // 1024**2}m;" in text

@@ -1,1 +1,1 @@
-"""Measurements of speed: printed, kept as JSON, never asserted."""
+"""Benchmarks of speed and accuracy. They print figures or write JSON, and assert nothing."""

@@ -1,6 +1,6 @@
-"""A long recording through the service's own path: times real time, and peak memory.
+"""Benchmark of a long recording: speed relative to real time, and peak memory.
 
-A separate process transcribes, so that the peak memory includes nothing but the pipeline.
+A separate process transcribes, so that the peak memory includes the pipeline only.
 """
 
 import argparse
@@ -24,7 +24,7 @@ QUICK_S = 300.0
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Times real time of an hour; five minutes, if quick."""
+    """Measure an hour of music, or five minutes with ``--quick``."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "recording.flac")
         write_music(path, QUICK_S if options.quick else HOUR_S, options.audio)
@@ -34,16 +34,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(path: Path, engine: InferenceEngine) -> dict[str, Any]:
-    """Transcribes the file once."""
-    began = time.perf_counter()
+    """Transcribe the file once."""
+    start_s = time.perf_counter()
     with path.open("rb") as file:
         for item in transcribe_recording(file, engine):
             if isinstance(item, TranscriptionResult):
-                done = item
+                result = item
     return {
-        "duration_s": done.totals.audio_s,
-        "notes": len(done.notes),
-        "times_real_time": done.totals.audio_s / (time.perf_counter() - began),
+        "duration_s": result.totals.audio_s,
+        "notes": len(result.notes),
+        "times_real_time": result.totals.audio_s / (time.perf_counter() - start_s),
         "peak_mb": peak_mb(),
         "workers": engine.workers,
     }

@@ -1,4 +1,4 @@
-"""On a GPU: batches and streams."""
+"""Benchmark of batches and streams on a GPU."""
 
 import argparse
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from service.protocol.options import StreamOptions
 from service.stream.windows import WindowSchedule
 from tests.benchmarks.machine import seconds, spread
 
-WAYS = {
+STREAMS = {
     "centre": StreamOptions(lookahead_ms=372, block_frames=1),
     "block of 8, 100 ms": StreamOptions(block_frames=8),
 }
@@ -24,30 +24,31 @@ CUDA = torch.device("cuda")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Nothing but a word where there is no GPU."""
+    """Measure the networks ``live`` and ``accurate``, if there is a GPU."""
     if not torch.cuda.is_available():
         return {"skipped": "no CUDA device"}
     runs = 5 if options.quick else 20
     batches = QUICK_BATCHES if options.quick else BATCHES
-    return {config.name: network(config, batches, runs) for config in (LIVE, ACCURATE)}
+    return {config.name: measure_network(config, batches, runs) for config in (LIVE, ACCURATE)}
 
 
-def timed(work: Callable[[], object], runs: int) -> list[float]:
-    """Seconds of each run, to its end on the GPU."""
+def gpu_seconds(work: Callable[[], object], runs: int) -> list[float]:
+    """Return the time of each run in seconds, until the GPU is idle."""
 
-    def whole() -> None:
+    def run() -> None:
         work()
         torch.cuda.synchronize()
 
     for _ in range(3):
-        whole()
-    return seconds(whole, runs)
+        run()
+    return seconds(run, runs)
 
 
-def network(config: ModelConfig, batches: tuple[int, ...], runs: int) -> dict[str, Any]:
-    """Windows a second and streams in real time, as the service runs batches; the plain network."""
+def measure_network(config: ModelConfig, batches: tuple[int, ...], runs: int) -> dict[str, Any]:
+    """Return windows per second of the plain network and of the service's runner, and the number of
+    streams that the runner processes in real time."""
     torch.manual_seed(0)
-    schedules = {way: WindowSchedule.of(stream, config) for way, stream in WAYS.items()}
+    schedules = {name: WindowSchedule.of(stream, config) for name, stream in STREAMS.items()}
     transcriber = TranscriptionModel(config).eval().to(CUDA).compute_in(torch.bfloat16)
     fast = fast_network(transcriber)
     assert fast is not None
@@ -58,17 +59,18 @@ def network(config: ModelConfig, batches: tuple[int, ...], runs: int) -> dict[st
         rows = torch.stack(windows).to(CUDA)
         shifted = [torch.cat([window, torch.zeros(1)]) for window in windows]
         try:
-            plain = timed(partial(transcriber.predict, rows), runs)
+            times_s = gpu_seconds(partial(transcriber.predict, rows), runs)
             figures[f"plain, batch {batch}"] = {
-                "windows_a_second": spread([batch / s for s in plain])
+                "windows_per_second": spread([batch / s for s in times_s])
             }
-            for way, schedule in schedules.items():
-                times = timed(partial(runner.predict, shifted, schedule.positions), runs)
-                speeds = [batch / s for s in times]
-                wanted = config.sample_rate / HOP / schedule.block_frames  # windows/s of a stream
-                figures[f"service, {way}, batch {batch}"] = {
-                    "windows_a_second": spread(speeds),
-                    "streams_in_real_time": spread([speed / wanted for speed in speeds]),
+            for name, schedule in schedules.items():
+                times_s = gpu_seconds(partial(runner.predict, shifted, schedule.positions), runs)
+                speeds = [batch / s for s in times_s]
+                stream_windows_per_s = config.sample_rate / HOP / schedule.block_frames
+                streams = [speed / stream_windows_per_s for speed in speeds]
+                figures[f"service, {name}, batch {batch}"] = {
+                    "windows_per_second": spread(speeds),
+                    "streams_in_real_time": spread(streams),
                 }
         except torch.OutOfMemoryError:
             figures[f"batch {batch}"] = "out of memory"

@@ -21,16 +21,16 @@ from tests.service.servers import RunningServer, server_starter
 
 RATE_HZ = 44_100
 SERVICE = "service", "--port", "{port}", "--model"
-MODEL_HELP = "shipped weights, or a path (default: what a service runs on this machine)"
+MODEL_HELP = "shipped weights, or a path (default: the default of a service on this machine)"
 
 
-def usual_model() -> str:
-    """The weights that a service runs on this machine."""
+def default_model() -> str:
+    """Return the name of the weights that a service uses by default on this machine."""
     return pick_model("auto", pick_device("auto"))
 
 
 def processor() -> str:
-    """The processor's name, as precisely as the system states it."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -40,20 +40,20 @@ def processor() -> str:
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, libraries; the GPU where there is one."""
-    out: dict[str, Any] = {
+    """Return the processor, cores and library versions, and the GPU if there is one."""
+    description: dict[str, Any] = {
         "processor": processor(),
         "cores": available_cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
     if torch.cuda.is_available():
-        out["gpu"] = torch.cuda.get_device_name()
-    return out
+        description["gpu"] = torch.cuda.get_device_name()
+    return description
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, extremes and number of some measurements."""
+    """Return median, extremes and number of the measurements."""
     return {
         "median": statistics.median(values),
         "low": min(values),
@@ -63,45 +63,44 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def seconds(work: Callable[[], object], runs: int) -> list[float]:
-    """Wall-clock time of each run, after one that is not counted."""
+    """Return the wall-clock time of each run in seconds, after one warm-up run."""
     work()
-    times = []
+    times_s = []
     for _ in range(runs):
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         work()
-        times.append(time.perf_counter() - began)
-    return times
+        times_s.append(time.perf_counter() - start_s)
+    return times_s
 
 
 @contextmanager
 def serving(*program: str, **environment: str) -> Iterator[tuple[RunningServer, Path]]:
-    """A server in a process of its own, such as ``(*SERVICE, "live")``, and an empty folder."""
+    """Run a server such as ``(*SERVICE, "live")`` in a separate process, with an empty folder."""
     with tempfile.TemporaryDirectory() as folder, server_starter(Path(folder)) as start:
         yield start(*program, **environment), Path(folder)
 
 
-def family(pid: int) -> list[int]:
-    """Return the IDs of a process and of its descendants, the process first."""
-    found = [one.read_text().split() for one in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [pid, *(int(child) for children in found for child in children)]
+def process_tree(pid: int) -> list[int]:
+    """Return the IDs of a process and of its children, the process first."""
+    threads = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid, *(int(child) for children in threads for child in children)]
 
 
-def cpu_s(pid: int, alone: bool = False) -> float:
-    """Return the processor time of a service, user and system (proc(5), stat). alone: without its
-    worker processes."""
-    pids = [pid] if alone else family(pid)
-    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in pids]
+def cpu_s(pid: int, with_workers: bool = True) -> float:
+    """Return the processor time of a service in seconds, user and system (proc(5), stat)."""
+    pids = process_tree(pid) if with_workers else [pid]
+    stats = [Path(f"/proc/{n}/stat").read_text().rpartition(")")[2].split() for n in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb() -> float:
-    """Return the peak memory of this process and its descendants in MB (10^6 bytes)."""
-    return sum(_memory_mb(pid, "VmHWM") for pid in family(os.getpid()))
+    """Return the peak memory of this process and its children in MB (10^6 bytes)."""
+    return sum(_memory_mb(pid, "VmHWM") for pid in process_tree(os.getpid()))
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a service, in MB."""
-    return sum(_memory_mb(one, "VmRSS") for one in family(pid))
+    """Return the resident memory of a service in MB (10^6 bytes)."""
+    return sum(_memory_mb(process, "VmRSS") for process in process_tree(pid))
 
 
 def _memory_mb(pid: int, kind: str) -> float:
@@ -112,23 +111,23 @@ def _memory_mb(pid: int, kind: str) -> float:
 
 
 def music(duration_s: float, seed: int = 0) -> NDArray[np.float32]:
-    """Chords with overtones and a little noise, about eight notes a second, at RATE_HZ."""
+    """Return chords with overtones and noise at RATE_HZ, with about 8 notes per second."""
     rng = np.random.default_rng(seed)
     out = 0.002 * rng.standard_normal(round(duration_s * RATE_HZ)).astype(np.float32)
     for onset_s in np.arange(0.1, duration_s - 0.5, 0.375):
-        begin = round(onset_s * RATE_HZ)
+        start = round(onset_s * RATE_HZ)
         for pitch in rng.choice(np.arange(40, 84), 3, replace=False).tolist():
             length_s = float(min(rng.uniform(0.2, 0.9), duration_s - onset_s))
             notes = [(pitch + above, 0.0, length_s) for above in (0, 12, 19, 24)]
             for number, note in enumerate(notes, 1):
                 tone = play([note], length_s, RATE_HZ, 0.08 / number)
                 fade = np.exp(-3 * np.arange(len(tone)) / RATE_HZ, dtype=np.float32)
-                out[begin : begin + len(tone)] += (tone * fade)[: len(out) - begin]
+                out[start : start + len(tone)] += (tone * fade)[: len(out) - start]
     return out
 
 
 def write_music(path: Path, duration_s: float, source: Path | None) -> None:
-    """A file of this length: a recording again and again, or :func:`music`."""
+    """Write a file of this duration. It repeats the source, or :func:`music` without a source."""
     if source is None:
         samples, rate_hz = music(min(duration_s, 60.0)), RATE_HZ
     else:

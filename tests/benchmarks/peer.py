@@ -1,13 +1,9 @@
-"""``python -m tests.benchmarks.peer --data-dir DIR --peer VENV``: accuracy compared with peers.
+"""Comparison of accuracy with other systems: ``python -m tests.benchmarks.peer --help``.
 
 All systems transcribe the same recordings, and the same code scores them. This service transcribes
 a live stream with the requested look-ahead. The peers transcribe complete files with their default
-settings, in a separate environment:
-
-    python3.11 -m venv VENV && VENV/bin/pip install 'basic-pitch[onnx]==0.4.0' swift-f0==0.3.0 \\
-      'setuptools<81'
-
-swift-f0 transcribes monophonic recordings only, and has no frame probabilities.
+settings, in a separate environment. swift-f0 transcribes monophonic recordings only, and has no
+frame probabilities.
 """
 
 import argparse
@@ -31,17 +27,21 @@ from training.music.notes import Notes, notes_of_rows
 from training.music.recordings import Recording, read_collection
 
 PEERS = {"basic_pitch": "basic-pitch", "swift_f0": "swift-f0"}  # package: name
-LINES_ALONE = {"swift_f0"}
-LOWEST = 21  # MIDI pitch of its first row
+INSTALL = (
+    "python3.11 -m venv VENV && VENV/bin/pip install "
+    "'basic-pitch[onnx]==0.4.0' swift-f0==0.3.0 'setuptools<81'"
+)
+MONOPHONIC_PEERS = {"swift_f0"}
+LOWEST = 21  # MIDI pitch of the first column of basic-pitch
 FRAME_S = HOP / SAMPLE_RATE
 
 
 class PeerError(RuntimeError):
-    """The peer is not there, it failed, or there is nothing to compare it with."""
+    """Missing peer, failed peer, or recordings that cannot be compared."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,10 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
         (ours,) = evaluate_collection(
             collection, partial(load, options.model), [stream], shift_s, options.jobs
         )
-        if ours["failures"]:  # means of other recordings than the peers'
+        if ours["failures"]:  # The peers' means would include other recordings.
             raise PeerError("; ".join(ours["failures"].values()))
-        if not all(one_line(recording.notes) for recording in collection.recordings):
-            packages = [package for package in packages if package not in LINES_ALONE]
+        if not all(is_monophonic(recording.notes) for recording in collection.recordings):
+            packages = [package for package in packages if package not in MONOPHONIC_PEERS]
         theirs = [
             evaluate_peer(options.peer, package, collection.recordings, shift_s)
             for package in packages
@@ -82,83 +82,85 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def find_peers(peer: Path) -> list[str]:
-    """The packages of PEERS that are installed in ``peer``. Raises PeerError, with what to do,
-    where there is none."""
+    """Return the packages of PEERS in the environment ``peer``. Raise PeerError without any."""
     python = peer / "bin" / "python"
-    # find_spec: an import alone would take seconds.
+    # An import would take seconds.
     code = f"import importlib.util as u; print(*filter(u.find_spec, {list(PEERS)}))"
     if python.exists():
-        found = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
-        if found.stdout.split():
-            return found.stdout.split()
-    hint = (__doc__ or "").partition("of their own:")[2].partition("swift-f0 is run")[0].strip()
-    raise PeerError(f"no peer is installed in {peer}; to install them: {hint}")
+        result = subprocess.run([python, "-c", code], check=False, capture_output=True, text=True)
+        if result.stdout.split():
+            return result.stdout.split()
+    raise PeerError(f"no peer is installed in {peer}; install them with: {INSTALL}")
 
 
-def one_line(notes: Notes) -> bool:
-    """Whether one note at a time sounds, but for less than a twentieth of the time."""
-    ends = int(np.ceil(notes.offset.max(initial=0) / FRAME_S))
-    sounding = notes.roll(ends, FRAME_S).sum(axis=1)
+def is_monophonic(notes: Notes) -> bool:
+    """Return True if several notes sound for less than 5 % of the sounding time."""
+    frames = int(np.ceil(notes.offset.max(initial=0) / FRAME_S))
+    sounding = notes.roll(frames, FRAME_S).sum(axis=1)
     return bool((sounding > 1).sum() < 0.05 * (sounding > 0).sum())
 
 
 def transcribe(peer: Path, package: str, out: Path, audio: list[Path]) -> None:
-    """Write the notes that a peer detects in each file (see ``peer_program``). Raises PeerError."""
+    """Write the notes that a peer detects in each file (see ``peer_program``). Raise PeerError."""
     program = Path(__file__).with_name("peer_program.py")
     command: list[str | Path] = [peer / "bin" / "python", program, package, out]
     command += [path.resolve() for path in audio]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise PeerError(f"{PEERS[package]} failed:\n{done.stderr[-2000:]}")
+    result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if result.returncode:
+        raise PeerError(f"{PEERS[package]} failed:\n{result.stderr[-2000:]}")
 
 
-def evaluate_peer(peer: Path, package: str, found: list[Recording], label_shift_s: float) -> Report:
-    """Return a ``real.report`` with ``times_real_time``. Raises PeerError."""
+def evaluate_peer(
+    peer: Path, package: str, recordings: list[Recording], label_shift_s: float
+) -> Report:
+    """Return a ``real.report`` with ``times_real_time``. Raise PeerError."""
     with tempfile.TemporaryDirectory() as folder:
-        transcribe(peer, package, Path(folder), [recording.audio for recording in found])
-        results, audio_s, took_s = {}, 0.0, 0.0
-        for recording in found:
-            with np.load(Path(folder) / f"{recording.audio.stem}.npz") as said:
+        transcribe(peer, package, Path(folder), [recording.audio for recording in recordings])
+        results, audio_s, computing_s = {}, 0.0, 0.0
+        for recording in recordings:
+            with np.load(Path(folder) / f"{recording.audio.stem}.npz") as output:
                 length_s = soundfile.info(recording.audio).duration
-                notes = notes_of_rows(said["notes"])
+                notes = notes_of_rows(output["notes"])
                 reference = recording.notes.shifted(label_shift_s)
-                if "frames" in said:
-                    heard = on_our_frames(said["frames"], said["times"], length_s)
+                if "frames" in output:
+                    frames = resample_frames(output["frames"], output["times"], length_s)
                 else:
-                    heard = notes.roll(int(np.ceil(length_s / FRAME_S)), FRAME_S).astype(np.float32)
-                result = score(reference, notes, heard, FRAME_S)
-                if "frames" not in said:
+                    count = int(np.ceil(length_s / FRAME_S))
+                    frames = notes.roll(count, FRAME_S).astype(np.float32)
+                result = score(reference, notes, frames, FRAME_S)
+                if "frames" not in output:
                     del result.figures["frame_ap"]
                 results[recording.name] = result
-                audio_s, took_s = audio_s + length_s, took_s + float(said["seconds"])
-    return report(results) | {"model": PEERS[package], "times_real_time": audio_s / took_s}
+                audio_s, computing_s = audio_s + length_s, computing_s + float(output["seconds"])
+    return report(results) | {"model": PEERS[package], "times_real_time": audio_s / computing_s}
 
 
-def on_our_frames(
+def resample_frames(
     frames: NDArray[np.float32], times_s: NDArray[np.float64], length_s: float
 ) -> NDArray[np.float32]:
-    """Probabilities [f, 88] at ``times_s`` as (frames, PITCHES) of ours: the nearest in time."""
-    wanted_s = np.arange(int(np.ceil(length_s / FRAME_S))) * FRAME_S
+    """Map probabilities [f, 88] at ``times_s`` to the nearest frames of FRAME_S, [n, PITCHES]."""
+    frame_times_s = np.arange(int(np.ceil(length_s / FRAME_S))) * FRAME_S
     middles = (times_s[1:] + times_s[:-1]) / 2
-    out = np.zeros((len(wanted_s), PITCHES), np.float32)
-    out[:, LOWEST : LOWEST + frames.shape[1]] = frames[np.searchsorted(middles, wanted_s)]
+    out = np.zeros((len(frame_times_s), PITCHES), np.float32)
+    out[:, LOWEST : LOWEST + frames.shape[1]] = frames[np.searchsorted(middles, frame_times_s)]
     return out
 
 
 def columns(ours: Report, theirs: Report, name: str) -> str:
-    """Both means, and the difference with its 95 % bootstrap interval over recordings."""
+    """Return a table of both means and the difference, with its 95 % bootstrap interval over
+    recordings."""
     lines = [f"{'':20}{name:>18}{theirs['model']:>16}{'difference':>12}    95 % interval"]
     for figure, mean in ours["mean"].items():
         other = theirs["mean"].get(figure)
         if mean is None or other is None:
             continue
         pairs = [
-            (one.get(figure), theirs["recordings"][recording].get(figure))
-            for recording, one in ours["recordings"].items()
+            (figures.get(figure), theirs["recordings"][recording].get(figure))
+            for recording, figures in ours["recordings"].items()
         ]
-        ends = interval([a - b for a, b in pairs if a is not None and b is not None])
-        between = f"{ends[0]:+.3f} to {ends[1]:+.3f}" if ends else "-"
-        lines.append(f"{figure:20}{mean:18.3f}{other:16.3f}{mean - other:+12.3f}    {between}")
+        limits = interval([a - b for a, b in pairs if a is not None and b is not None])
+        text = f"{limits[0]:+.3f} to {limits[1]:+.3f}" if limits else "-"
+        lines.append(f"{figure:20}{mean:18.3f}{other:16.3f}{mean - other:+12.3f}    {text}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
-"""Many live streams at once against a real server: how many are on time, what they cost.
+"""Benchmarks of concurrent live streams: lateness and processor time of a real server.
 
-Every stream sends 20 ms chunks of 48 kHz audio at the pace of a microphone, from a client process
-of its own.
+Every stream sends 20 ms chunks of 48 kHz audio at the pace of a microphone. Client processes run up
+to CLIENT_STREAMS streams each.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tests.benchmarks.machine import SERVICE, cpu_s, memory_mb, serving, spread,
 from tests.service.servers import TONES
 
 LATE_MS = 50.0
-MOST = 512
+MAX_STREAMS = 512
 HOST_STREAMS = 16
 CLIENT_STREAMS = 50  # maximum number in a client process
 BURST_STREAMS, BURST_CLIENTS, BURST_REQUESTS, BURST_PAUSE_S = 8, 16, 64, 1.0
@@ -47,58 +47,63 @@ def limits(sessions: object) -> dict[str, str]:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """The most streams at 100 ms of look-ahead in blocks of eight, found by search: 99 of 100
-    events of all of them come within 50 ms beyond the stated delay, and no stream fails."""
+    """Search for the maximum number of streams with 100 ms of look-ahead and blocks of 8 frames.
+
+    No stream may fail, and 99 % of all events must arrive less than LATE_MS after the stated delay.
+    """
     seconds = 10.0 if options.quick else 30.0
     trials: dict[int, dict[str, Any]] = {}
-    with serving(*SERVICE, options.model, **limits(MOST)) as (server, folder):
+    with serving(*SERVICE, options.model, **limits(MAX_STREAMS)) as (server, folder):
         music = folder / "music.wav"
         write_music(music, seconds, options.audio)
 
-        def carried(count: int) -> bool:
+        def is_on_time(count: int) -> bool:
             if count not in trials:
-                trials[count] = measured([server.url], music, count, seconds)
+                trials[count] = measure([server.url], music, count, seconds)
                 print(f"{count} streams: {trials[count]}", file=sys.stderr)
             late_ms = trials[count]["lateness_ms"]
             return not trials[count]["failed"] and late_ms is not None and late_ms["p99"] < LATE_MS
 
-        best = search(carried)
+        best = search(is_on_time)
     return {
         "concurrent_streams": best,
         "trials": {str(count): trial for count, trial in sorted(trials.items())},
     }
 
 
-def search(carried: Callable[[int], bool]) -> int:
-    """The largest number that is carried: doubled until one is not, then halved in between."""
+def search(is_on_time: Callable[[int], bool]) -> int:
+    """Return the maximum number of streams by doubling and bisection, within an eighth."""
     low, high = 0, 1
-    while high <= MOST and carried(high):
+    while high <= MAX_STREAMS and is_on_time(high):
         low, high = high, 2 * high
     while high - low > max(1, low // 8):
         middle = (low + high) // 2
-        low, high = (middle, high) if carried(middle) else (low, middle)
+        low, high = (middle, high) if is_on_time(middle) else (low, middle)
     return low
 
 
 def run_host(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the processor time of a stream without the model, in thousandths of a core: sockets,
+    """Measure the processor time of a stream without the model, in ms per second: sockets,
     messages, resampling, notes. The model computes nothing and detects nothing."""
     seconds, runs = (10.0, 2) if options.quick else (30.0, 5)
-    used = []
+    core_ms = []
     with serving(*TONES, "none", **limits(HOST_STREAMS)) as (server, folder):
         music = folder / "music.wav"
         write_music(music, seconds, options.audio)
         for _ in range(runs):
             before_s = cpu_s(server.process.pid)
-            trial = measured([server.url], music, HOST_STREAMS, seconds)
+            trial = measure([server.url], music, HOST_STREAMS, seconds)
             assert not trial["failed"], trial["failures"]
-            used.append(1000 * (cpu_s(server.process.pid) - before_s) / (HOST_STREAMS * seconds))
-    return {"streams": HOST_STREAMS, "core_ms_a_stream_second": spread(used)}
+            used_s = cpu_s(server.process.pid) - before_s
+            core_ms.append(1000 * used_s / (HOST_STREAMS * seconds))
+    return {"streams": HOST_STREAMS, "core_ms_per_stream_second": spread(core_ms)}
 
 
 def run_load(options: argparse.Namespace) -> dict[str, Any]:
-    """One, half, all and twice the sessions that a server admits, of each kind. Past the limit the
-    rest is refused, and those who came in are to stay on time."""
+    """Measure one session, and half, all and twice the sessions that a server admits, in each mode.
+
+    The server should reject sessions beyond its limit, and serve the others on time.
+    """
     seconds = 10.0 if options.quick else 60.0
     with serving(*SERVICE, options.model, **limits("auto")) as (server, folder):
         pid, music = server.process.pid, folder / "music.wav"
@@ -110,23 +115,23 @@ def run_load(options: argparse.Namespace) -> dict[str, Any]:
             required = SAMPLE_RATE / HOP / kind.frames_per_window + SESSION_WINDOWS_PER_S
             admitted = max(1, int(limit / required))
             for count in sorted({1, max(1, admitted // 2), admitted, 2 * admitted}):
-                began_s, used_s = time.monotonic(), cpu_s(pid)
-                trial = measured([server.url], music, count, seconds, mode)
+                start_s, before_s = time.monotonic(), cpu_s(pid)
+                trial = measure([server.url], music, count, seconds, mode)
                 figures[f"{mode}, {count} streams, {admitted} admitted"] = {
-                    "refused": trial["failed"],
+                    "rejected": trial["failed"],
                     "events": trial["events"],
                     "late_ms": trial["lateness_ms"],
                     "behind_ms_p99": (trial["behind_ms"] or {}).get("p99", math.nan),
-                    "cores": (cpu_s(pid) - used_s) / (time.monotonic() - began_s),
+                    "cores": (cpu_s(pid) - before_s) / (time.monotonic() - start_s),
                     "memory_mb": memory_mb(pid),
                 }
     return figures
 
 
 def run_many(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure given numbers of concurrent streams in blocks of eight, over --services services: the
-    lateness of events, and the processor time of the services' own processes and of their workers.
-    With --stub, a network of almost no cost replaces a GPU."""
+    """Measure the numbers of concurrent streams in ``--streams``, in blocks of 8 frames, shared by
+    ``--services`` services: the lateness of events, and the processor time of the services' main
+    processes and of their workers. With ``--stub`` the network needs almost no time."""
     seconds = 10.0 if options.quick else 30.0
     command = (*TONES, "chords") if options.stub else (*SERVICE, options.model)
     figures: dict[str, Any] = {}
@@ -141,74 +146,73 @@ def run_many(options: argparse.Namespace) -> dict[str, Any]:
         write_music(music, seconds, options.audio)
         figures["workers"] = [httpx.get(f"{url}/info").json()["workers"] for url in urls]
         for count in options.streams:
-            began_s, before_s = time.monotonic(), processor_times(pids)
-            trial = measured(urls, music, count, seconds)
+            start_s, before_s = time.monotonic(), processor_times(pids)
+            trial = measure(urls, music, count, seconds)
             used_s = processor_times(pids) - before_s
-            trial["cores"] = float(used_s.sum()) / (time.monotonic() - began_s)
+            trial["cores"] = float(used_s.sum()) / (time.monotonic() - start_s)
             services_ms, workers_ms = (1000 * used_s / (count * seconds)).tolist()
-            trial["services_core_ms_a_stream_second"] = services_ms
-            trial["workers_core_ms_a_stream_second"] = workers_ms
+            trial["services_core_ms_per_stream_second"] = services_ms
+            trial["workers_core_ms_per_stream_second"] = workers_ms
             figures[f"{count} streams"] = trial
             print(f"{count} streams: {trial}", file=sys.stderr)
     return figures
 
 
 def processor_times(pids: Sequence[int]) -> NDArray[np.float64]:
-    """Return the processor time in seconds of services, without and of their workers, [2]."""
-    alone = sum(cpu_s(pid, alone=True) for pid in pids)
-    return np.array([alone, sum(map(cpu_s, pids)) - alone])
+    """Return the processor times in seconds of the services' main processes and workers, [2]."""
+    main_s = sum(cpu_s(pid, with_workers=False) for pid in pids)
+    return np.array([main_s, sum(map(cpu_s, pids)) - main_s])
 
 
 def run_bursts(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the delay of events of live streams, alone and during bursts of HTTP requests for the
-    page, probes and faulty scores from BURST_CLIENTS connections."""
+    """Measure the lateness of live streams, without and with bursts of HTTP requests for the page,
+    probes and invalid scores from BURST_CLIENTS connections."""
     seconds = 10.0 if options.quick else 30.0
     with serving(*SERVICE, options.model, **limits(BURST_STREAMS)) as (server, folder):
         music = folder / "music.wav"
         write_music(music, seconds, options.audio)
-        alone = measured([server.url], music, BURST_STREAMS, seconds)
+        alone = measure([server.url], music, BURST_STREAMS, seconds)
         stop = threading.Event()
         with ThreadPoolExecutor(BURST_CLIENTS) as clients:
             bursts = [clients.submit(burst, server.url, stop) for _ in range(BURST_CLIENTS)]
-            beside = measured([server.url], music, BURST_STREAMS, seconds)
+            with_bursts = measure([server.url], music, BURST_STREAMS, seconds)
             stop.set()
-        statuses = sum((one.result() for one in bursts), Counter[int]())
-    figures = {"requests_a_second": statuses.total() / seconds, "statuses": dict(statuses)}
-    return {"alone": alone, "beside bursts": beside, **figures}
+        statuses = sum((future.result() for future in bursts), Counter[int]())
+    figures = {"requests_per_second": statuses.total() / seconds, "statuses": dict(statuses)}
+    return {"alone": alone, "with bursts": with_bursts, **figures}
 
 
 def burst(url: str, stop: threading.Event) -> Counter[int]:
-    """Send BURST_REQUESTS as fast as they are answered, pause, and repeat. Count the statuses."""
+    """Send BURST_REQUESTS one after another, pause, and repeat. Return counts of the statuses."""
     statuses: Counter[int] = Counter()
     with httpx.Client(base_url=url, timeout=30.0) as client:
         while not stop.is_set():
             for number in range(BURST_REQUESTS):
                 path = ("/", "/healthz", "/readyz", "/info")[number % 4]
-                answer = client.get(path) if number % 8 else client.post("/score", json={})
-                statuses[answer.status_code] += 1
+                response = client.get(path) if number % 8 else client.post("/score", json={})
+                statuses[response.status_code] += 1
             stop.wait(BURST_PAUSE_S)
     return statuses
 
 
-def measured(
+def measure(
     urls: Sequence[str], music: Path, count: int, seconds: float, mode: str = "block"
 ) -> dict[str, Any]:
-    """Return the measurements of this many concurrent streams, run in client processes and shared
-    evenly among services."""
+    """Measure ``count`` concurrent streams in client processes, shared evenly among services."""
     command = [sys.executable, "-m", "tests.benchmarks.streams"]
     parts = len(urls) * -(-count // (CLIENT_STREAMS * len(urls)))
     counts = [len(part) for part in np.array_split(np.arange(count), parts)]
     clients = [
         subprocess.Popen(
-            [*command, urls[number % len(urls)], str(music), str(one), str(seconds), mode],
+            [*command, urls[number % len(urls)], str(music), str(streams), str(seconds), mode],
             stdout=subprocess.PIPE,
         )
-        for number, one in enumerate(counts)
-        if one
+        for number, streams in enumerate(counts)
+        if streams
     ]
-    answers = [json.loads(client.communicate()[0]) for client in clients]
+    outputs = [json.loads(client.communicate()[0]) for client in clients]
     late, behind, failures = (
-        [value for answer in answers for value in answer[name]]
+        [value for output in outputs for value in output[name]]
         for name in ("late_ms", "behind_ms", "failures")
     )
     return {
@@ -223,7 +227,7 @@ def measured(
 async def trial(
     url: str, music: Path, count: int, seconds: float, mode: str
 ) -> dict[str, list[Any]]:
-    """So many streams at once, which begin at different moments of a chunk."""
+    """Run ``count`` concurrent streams whose chunks are not synchronous."""
     pcm, kind = read_pcm(music, seconds), KINDS[mode]
     start = Start(
         encoding=Encoding.PCM_S16LE,
@@ -233,15 +237,15 @@ async def trial(
         block_frames=None if kind.mode == Mode.ANYTIME else kind.block_frames,
     )
 
-    async def one(number: int) -> Stream:
-        await asyncio.sleep(number * 1.0 / count)
+    async def delayed_stream(number: int) -> Stream:
+        await asyncio.sleep(number / count)
         return await stream(url, np.roll(pcm, number * RATE_HZ), start)
 
-    results = await asyncio.gather(*map(one, range(count)), return_exceptions=True)
-    carried = [result for result in results if isinstance(result, Stream)]
+    results = await asyncio.gather(*map(delayed_stream, range(count)), return_exceptions=True)
+    completed = [result for result in results if isinstance(result, Stream)]
     return {
-        "late_ms": [late_ms for one in carried for late_ms in one.lateness_ms],
-        "behind_ms": [behind_ms for one in carried for behind_ms in one.behind_ms],
+        "late_ms": [late_ms for result in completed for late_ms in result.lateness_ms],
+        "behind_ms": [behind_ms for result in completed for behind_ms in result.behind_ms],
         "failures": [repr(result) for result in results if isinstance(result, BaseException)],
     }
 

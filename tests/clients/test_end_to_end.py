@@ -17,7 +17,7 @@ from rse_transcribe import command
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, NoteUpdate
-from tests.benchmarks.machine import family
+from tests.benchmarks.machine import process_tree
 from tests.fakes import play
 from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 
@@ -81,7 +81,7 @@ async def perform(server: RunningServer, fault: signal.Signals | None) -> tuple[
         for number, start in enumerate(range(0, len(audio), step)):
             await client.send(audio[start : start + step])
             if number == 30 and fault:
-                for worker in family(server.process.pid)[1:]:
+                for worker in process_tree(server.process.pid)[1:]:
                     os.kill(worker, fault)
                 await wait_until(lambda: client.performance.sessions > 1)
         done = await client.stop()

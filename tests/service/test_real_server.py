@@ -20,7 +20,7 @@ from service.access.keys import hash_key
 from service.live.receiving import MAX_READ_AHEAD_BYTES
 from service.live.websocket import MIN_READ_BYTES_PER_S
 from service.server import MAX_PIPELINED
-from tests.benchmarks.machine import family
+from tests.benchmarks.machine import process_tree
 from tests.service.apps import PITCHES, RATE_HZ, check_notes, melody, midi_pitches, of_type, pcm16
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
 from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
@@ -103,7 +103,7 @@ async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServe
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Windows has no SIGSTOP")
 async def test_pings_are_answered_while_the_server_is_behind(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="600")
-    workers = family(server.process.pid)[1:]
+    workers = process_tree(server.process.pid)[1:]
     async with connect_to(
         server, "?encoding=pcm_s16le&sample_rate=8000", ping_interval=None
     ) as socket:
@@ -257,7 +257,7 @@ async def test_the_command(start_server: StartServer) -> None:
         OMP_NUM_THREADS="2",
     )
     assert server.url in server.log
-    assert len(family(server.process.pid)[1:]) == 2  # a worker for each core
+    assert len(process_tree(server.process.pid)[1:]) == 2  # a worker for each core
     async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("light", "cpu", True)

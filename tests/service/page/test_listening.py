@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from tests.benchmarks.machine import family
+from tests.benchmarks.machine import process_tree
 from tests.service.page.browser import (
     ANNOUNCED,
     ENDLESS_A4,
@@ -291,7 +291,7 @@ def test_take_goes_on_after_the_server_was_killed(
     expect(page.locator("#status")).to_have_text("Listening")
     page.wait_for_selector("#roll[data-sounding='A4']")
 
-    for worker in family(server.process.pid)[1:]:
+    for worker in process_tree(server.process.pid)[1:]:
         os.kill(worker, signal.SIGKILL)
     expect(page.locator("#reconnects")).to_have_text(re.compile("[1-9]"))
     page.wait_for_selector(LISTENING, timeout=1000 * START_S)

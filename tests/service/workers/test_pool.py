@@ -19,7 +19,7 @@ from service.stream.windows import EngineError
 from service.workers.connection import PROCESSES
 from service.workers.messages import BatchTiming, WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
-from tests.benchmarks.machine import family
+from tests.benchmarks.machine import process_tree
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import random_performance, transcribe_samples
@@ -46,7 +46,9 @@ async def running(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
 
 def worker_processes() -> list[int]:
     """Process IDs of the workers; other children of this process are not killed."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family(os.getpid())[1:]}
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]
+    }
     return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
 
 

@@ -1,4 +1,4 @@
-"""Generators, compared with Python's arithmetic and the released code, and the binned data set."""
+"""Tests of the algorithmic problems, against Python's arithmetic and the released code."""
 
 import json
 from pathlib import Path
@@ -18,28 +18,28 @@ from training.algorithmic.data import (
     make_bins,
 )
 
-# Sizes of the bins of the released code's data set.
+# Numbers of examples per bin in the released code's data set.
 RELEASED_SIZES = {"addition": {8: 162, 16: 28_941}, "sorting": {8: 51_184, 16: 84_000}}
 
 
 @pytest.mark.parametrize("name", RELEASED_SIZES)
-def test_bins_are_as_large_as_in_the_released_code(name: str) -> None:
+def test_bin_sizes_equal_the_released_code(name: str) -> None:
     bins = make_bins(PROBLEMS[name], np.random.default_rng(0), bins=(8, 16))
     for size, examples in bins.items():
         assert len(examples) == pytest.approx(RELEASED_SIZES[name][size], rel=0.05)
         assert examples.inputs.shape == examples.targets.shape == (len(examples), size)
 
 
-def test_examples_lie_in_the_smallest_bin_but_for_a_twentieth() -> None:
+def test_one_in_21_examples_is_in_a_larger_bin() -> None:
     bins = make_bins(PROBLEMS["sorting"], np.random.default_rng(0), per_length=200)
     assert list(bins) == list(BINS)
     for smaller, size in zip(BINS, BINS[1:], strict=False):
         lengths = np.count_nonzero(bins[size].inputs, axis=1)
-        own = np.count_nonzero(lengths > smaller)
-        assert own == 200 * (size - smaller)
-        assert len(bins[size]) - own == own // 20
-    padded = bins[64].inputs == 0
-    assert np.all(padded[:, 1:] >= padded[:, :-1])  # at the end only
+        fitting = np.count_nonzero(lengths > smaller)
+        assert fitting == 200 * (size - smaller)
+        assert len(bins[size]) - fitting == fitting // 20
+    is_padding = bins[64].inputs == 0
+    assert np.all(is_padding[:, 1:] >= is_padding[:, :-1])  # at the end only
 
 
 RELEASED = {"addition": "badd", "multiplication": "bmul", "sorting": "sort"}
@@ -60,7 +60,7 @@ def draw(problem: Problem, seed: int, length: int) -> tuple[list[list[int]], lis
 
 
 @given(length=lengths, seed=seeds)
-def test_sums_are_right_and_have_no_leading_zeros(length: int, seed: int) -> None:
+def test_sums_are_correct_without_leading_zeros(length: int, seed: int) -> None:
     for inputs, targets in zip(*draw(PROBLEMS["addition"], seed, length), strict=True):
         sign = inputs.index(PLUS)
         assert sign == len(inputs) // 2 == (length - 1) // 2
@@ -72,7 +72,7 @@ def test_sums_are_right_and_have_no_leading_zeros(length: int, seed: int) -> Non
 
 
 @given(length=lengths, seed=seeds)
-def test_products_are_right_and_as_long_as_their_input(length: int, seed: int) -> None:
+def test_products_are_correct_and_as_long_as_their_input(length: int, seed: int) -> None:
     for inputs, targets in zip(*draw(PROBLEMS["multiplication"], seed, length), strict=True):
         sign = inputs.index(TIMES)
         product = number(inputs[:sign]) * number(inputs[sign + 1 :])
@@ -84,37 +84,35 @@ def test_products_are_right_and_as_long_as_their_input(length: int, seed: int) -
 def released(shared_dir: Path) -> dict[str, Any]:
     path = shared_dir / "reference" / "oracles" / "algorithmic_examples.json"
     if not path.is_file():
-        pytest.skip(f"no {path.name}")
-    out: dict[str, Any] = json.loads(path.read_text())
-    return out
+        pytest.skip(f"no file {path}")
+    examples: dict[str, Any] = json.loads(path.read_text())
+    return examples
 
 
 @pytest.mark.parametrize("name", sorted(RELEASED))
-def test_targets_are_those_of_the_released_code(name: str, released: dict[str, Any]) -> None:
+def test_targets_equal_the_released_code(name: str, released: dict[str, Any]) -> None:
     problem = PROBLEMS[name]
     for length, block in released[RELEASED[name]].items():
-        theirs = block["examples"]
-        inputs = np.array([x for x, _ in theirs], dtype=np.uint8)
-        ours = problem.solve(inputs)
-        padded = [y + [0] * (inputs.shape[1] - len(y)) for _, y in theirs]
-        assert ours.tolist() == padded
+        inputs = np.array([x for x, _ in block["examples"]], dtype=np.uint8)
+        padded = [y + [0] * (inputs.shape[1] - len(y)) for _, y in block["examples"]]
+        assert problem.solve(inputs).tolist() == padded
         drawn = problem.draw(np.random.default_rng(0), int(length), 3)
         assert drawn.shape[1] == inputs.shape[1]
 
 
 @pytest.mark.parametrize("name", sorted(RELEASED))
-def test_inputs_are_distributed_like_those_of_the_released_code(
+def test_inputs_have_the_distribution_of_the_released_code(
     name: str, released: dict[str, Any]
 ) -> None:
     problem = PROBLEMS[name]
     for length, block in released[RELEASED[name]].items():
-        theirs = np.array([x for x, _ in block["examples"]])
-        ours = problem.draw(np.random.default_rng(1), int(length), 4000)
+        recorded = np.array([x for x, _ in block["examples"]])
+        drawn = problem.draw(np.random.default_rng(1), int(length), 4000)
         for symbol in range(problem.vocabulary):
-            expected = (ours == symbol).mean()
-            # Five standard deviations of the share among their 200 examples' symbols.
-            tolerance = 5 * (expected * (1 - expected) / theirs.size) ** 0.5
-            assert abs((theirs == symbol).mean() - expected) <= tolerance
-        positions = abs(theirs.mean(axis=0) - ours.mean(axis=0))
-        deviation = ours.std(axis=0) / len(theirs) ** 0.5
-        assert np.all(positions <= 5 * deviation + 1e-9)
+            expected = (drawn == symbol).mean()
+            # Five standard deviations of a symbol's share in the 200 recorded examples.
+            tolerance = 5 * (expected * (1 - expected) / recorded.size) ** 0.5
+            assert abs((recorded == symbol).mean() - expected) <= tolerance
+        difference = abs(recorded.mean(axis=0) - drawn.mean(axis=0))
+        deviation = drawn.std(axis=0) / len(recorded) ** 0.5
+        assert np.all(difference <= 5 * deviation + 1e-9)

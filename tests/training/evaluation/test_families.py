@@ -1,4 +1,4 @@
-"""Accuracy of instruments and pedal over families, and the score that settings are chosen by."""
+"""Tests of the accuracy of instruments and pedal, and of the score used for tuning."""
 
 from dataclasses import replace
 from typing import cast
@@ -37,19 +37,19 @@ def test_family_counts_score_instruments_and_pedal() -> None:
     counts.add(PASSAGE, detected, [PedalPress(0.0, 1.0)])
     assert counts.accuracy == 0.5
     assert counts.by_class == {"violin": 1.0, "cello": 0.0}
-    up, down = counts.pedal_f1  # 30 and 30 frames of 50 ms, 10 of them wrong
+    up, down = counts.pedal_f1  # 30 frames of 50 ms each, with 10 errors
     assert down == pytest.approx(2 * 20 / (30 + 20))
     assert up == pytest.approx(2 * 30 / (30 + 40))
 
 
 def test_evaluate_families_returns_figures_by_family() -> None:
-    wrong = replace(PASSAGE, notes=joined([]))
-    passages = {"duets": [PASSAGE], "no notes": [wrong]}
+    unlabelled = replace(PASSAGE, notes=joined([]))
+    passages = {"duets": [PASSAGE], "no notes": [unlabelled]}
     figures = evaluate_families(FakeTranscriber(HEADS), StreamOptions(block_frames=16), passages)
-    duets, nothing = figures["families"].values()
+    duets, no_notes = figures["families"].values()
     assert duets["onset_f1"] == 1.0
     assert duets["frame_f1"] > 0.9
-    assert nothing == {"false_notes_min": pytest.approx(40)}  # two in three seconds
+    assert no_notes == {"false_notes_min": pytest.approx(40)}  # 2 notes in 3 s
     assert figures["classes"].keys() == {"violin", "cello"}
 
 

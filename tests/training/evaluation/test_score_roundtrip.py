@@ -1,4 +1,4 @@
-"""Round trip of scores: performed, transcribed and written again."""
+"""Tests of the score round trip: perform, transcribe and notate a score."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,31 +21,35 @@ from training.evaluation.score_roundtrip import (
 )
 from training.music.synth.config import SynthConfig
 
-# Found, but not imported while tests are collected: that takes a second.
+# Importing these packages during collection would take a second.
 MISSING = [name for name in ("music21", "partitura") if find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason="the extra score")
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("scores")
+    folder = tmp_path_factory.mktemp("scores")
     beats_s = np.arange(49) * 0.5
     hints = BeatHints(bpm=120, beats_per_bar=3, first_downbeat_s=0.0)
-    ScoreDocument(as_notes(tune(beats_s, 3)), hints).save(made / "waltz.musicxml")
-    return made
+    ScoreDocument(as_notes(tune(beats_s, 3)), hints).save(folder / "waltz.musicxml")
+    return folder
 
 
-def perfect_transcription(played: PerformedScore) -> list[Note]:
+def perfect_transcription(performance: PerformedScore) -> list[Note]:
     """Return all notes of the performance."""
-    notes = played.notes
+    notes = performance.notes
     columns = (notes.onset, notes.offset, notes.pitch, notes.velocity)
     return as_notes(np.stack([column.astype(float) for column in columns], 1))
 
 
-def test_a_perfect_transcription_has_perfect_figures(folder: Path) -> None:
-    played = perform_score(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
-    assert (played.beats_per_bar, played.subdivision, played.bar_quarters) == (3, 2, 3)
-    figures = compare(played, perfect_transcription(played))
+def test_a_perfect_transcription_has_the_maximum_scores(folder: Path) -> None:
+    performance = perform_score(folder / "waltz.musicxml", 40.0, np.random.default_rng(1))
+    assert (performance.beats_per_bar, performance.subdivision, performance.bar_quarters) == (
+        3,
+        2,
+        3,
+    )
+    figures = compare(performance, perfect_transcription(performance))
     assert figures["notes_found"] == figures["metre"] == figures["key"] == 1
     assert figures["place"] > 0.9
     assert figures["step"] > 0.9

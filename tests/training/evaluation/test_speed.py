@@ -1,9 +1,9 @@
-"""The table of the paper's claims of speed; nothing is timed here."""
+"""Test of the table that compares speed with the paper. It asserts no times."""
 
 from training.evaluation.speed import table
 
 
-def test_one_table_holds_the_claims() -> None:
+def test_the_table_has_a_row_per_claim() -> None:
     lines = table(16, 8, (256,), (512, 1024), 1 << 12).splitlines()
     assert lines[2].startswith("| training: speed of RSE relative to SE (length) | 4 | ")
     assert lines[5].startswith(

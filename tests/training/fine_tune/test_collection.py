@@ -1,4 +1,4 @@
-"""Own recordings: which labels fit, what is left out, and the split."""
+"""Tests of the user's recordings: fitting labels, rejected recordings and the split."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from training.music.real import RealRecording
 RNG = np.random.default_rng(3)
 GAPS = RNG.uniform(0.25, 0.7, 24)
 ONSETS = 0.5 + np.cumsum(GAPS)
-PLAYED = [
+NOTES = [
     (FAKE_PITCHES[int(pitch)], float(onset), float(onset) + 0.2)
     for pitch, onset in zip(RNG.integers(0, 4, len(ONSETS)), ONSETS, strict=True)
 ]
@@ -38,7 +38,7 @@ def write_labels(path: Path, notes: list[tuple[int, float, float]], shift_s: flo
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    audio = play(PLAYED, LENGTH_S, RATE_HZ)
+    audio = play(NOTES, LENGTH_S, RATE_HZ)
     for name in ("hand", "late", "score", "wrong"):
         soundfile.write(tmp_path / f"{name}.flac", audio, RATE_HZ)
     soundfile.write(tmp_path / "fits.mp3", audio, RATE_HZ)
@@ -50,37 +50,37 @@ def folder(tmp_path: Path) -> Path:
     soundfile.write(tmp_path / "bare.wav", audio, RATE_HZ)
     (tmp_path / "broken.m4a").write_bytes(b"no audio")
     for name in ("fits", "clipped", "silent", "short", "steady", "broken"):
-        write_labels(tmp_path / f"{name}.tsv", PLAYED)
-    by_hand = np.random.default_rng(4).uniform(-0.035, 0.035, len(PLAYED))
-    hand = [(p, on + late, off) for (p, on, off), late in zip(PLAYED, by_hand, strict=True)]
+        write_labels(tmp_path / f"{name}.tsv", NOTES)
+    errors_s = np.random.default_rng(4).uniform(-0.035, 0.035, len(NOTES))
+    hand = [(p, on + error, off) for (p, on, off), error in zip(NOTES, errors_s, strict=True)]
     write_labels(tmp_path / "hand.tsv", hand)
-    write_labels(tmp_path / "late.csv", PLAYED, shift_s=0.3)
-    # The written rhythm is even and 1.5 times faster.
-    even = [(0.3 * i, 0.3 * i + 0.2, pitch, 64) for i, (pitch, _, _) in enumerate(PLAYED)]
+    write_labels(tmp_path / "late.csv", NOTES, shift_s=0.3)
+    # The score has an even rhythm and is 1.5 times faster.
+    even = [(0.3 * i, 0.3 * i + 0.2, pitch, 64) for i, (pitch, _, _) in enumerate(NOTES)]
     write_midi(tmp_path / "score.mid", [(40, even)])
     other = np.random.default_rng(9).uniform(0, LENGTH_S, 40)
     write_labels(tmp_path / "wrong.tsv", [(60, float(t), float(t) + 0.1) for t in sorted(other)])
     return tmp_path
 
 
-def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
-    with LocalEngine(FakeTranscriber()) as computer:
-        collection = read_own(folder, computer)
+def test_performance_labels_and_scores_are_distinguished(folder: Path) -> None:
+    with LocalEngine(FakeTranscriber()) as engine:
+        collection = read_own(folder, engine)
     fits, hand, late, score = collection.recordings
     assert [own.kind for own in (fits, late, score)] == ["performance", "performance", "score"]
-    played_s = np.array([onset for _, onset, _ in PLAYED])
+    onsets_s = np.array([onset for _, onset, _ in NOTES])
     for own in (fits, late, score):
-        assert own.recording.notes.onset == pytest.approx(played_s, abs=0.03)
+        assert own.recording.notes.onset == pytest.approx(onsets_s, abs=0.03)
         assert len(own.recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2000)
         assert own.support > 0.9
-        assert not own.recording.notes.velocity.any()  # none in the labels
+        assert not own.recording.notes.velocity.any()  # The labels have no velocities.
     assert fits.shift_s == hand.shift_s == 0
     assert fits.taught is not hand.taught
     assert np.array_equal(fits.taught.notes.onset, fits.recording.notes.onset)
-    # Labels by hand are inexact: training uses the detected onsets, tests the labels.
+    # Manual labels are inexact: training uses detected onsets, and tests use the labels.
     assert hand.kind == "performance"
-    assert np.abs(hand.recording.notes.onset - played_s).max() > 0.03
-    assert hand.taught.notes.onset == pytest.approx(played_s, abs=0.02)
+    assert np.abs(hand.recording.notes.onset - onsets_s).max() > 0.03
+    assert hand.taught.notes.onset == pytest.approx(onsets_s, abs=0.02)
     assert late.shift_s == pytest.approx(-0.3, abs=0.02)
     assert len(score.recording.unknown)
     assert len(collection.unlabelled) == 1
@@ -89,7 +89,7 @@ def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
         "clipped": "clipped",
         "short": "shorter than 5 s",
         "silent": "silent",
-        "steady": "the labels do not fit",  # not clipped
+        "steady": "the labels do not fit",  # instead of "clipped"
         "wrong": "the labels do not fit",
     }
     assert sorted(collection.left_out) == sorted(reasons)
@@ -100,7 +100,7 @@ def test_labels_of_performances_and_scores_are_told_apart(folder: Path) -> None:
     assert "labels shifted by -" in table
 
 
-def own(name: str, seconds: float, pitch: float = 69) -> Own:
+def own_recording(name: str, seconds: float, pitch: float = 69) -> Own:
     audio = np.rint(32767 * play([(pitch, 0, seconds)], seconds, SAMPLE_RATE)).astype(np.int16)
     onset = np.arange(0.5, seconds - 0.5)
     notes = notes_of(onset, onset + 0.8, np.full(len(onset), round(pitch)))
@@ -108,41 +108,44 @@ def own(name: str, seconds: float, pitch: float = 69) -> Own:
     return Own(recording, recording, "performance", 1.0, 0.0, tuning_cents(audio))
 
 
-def test_recordings_are_in_one_part_of_the_split() -> None:
-    recordings = [own(f"{i:02}", 6.0) for i in range(11)]
+def names(recordings: list[Own]) -> list[str]:
+    return [own.recording.name for own in recordings]
+
+
+def test_many_recordings_are_split_by_recording() -> None:
+    recordings = [own_recording(f"{i:02}", 6.0) for i in range(11)]
     parts = split(recordings, seed=1)
-    names = [[one.recording.name for one in part] for part in parts[:3]]
-    assert list(map(len, names)) == [7, 2, 2]
-    assert sorted(sum(names, [])) == [one.recording.name for one in recordings]
+    train, choose, test, _ = parts
+    assert [len(train), len(choose), len(test)] == [7, 2, 2]
+    assert sorted(names([*train, *choose, *test])) == names(recordings)
     assert split(recordings, seed=1) == parts
     assert split(recordings, seed=2) != parts
 
 
-def test_the_ends_of_a_few_recordings_choose() -> None:
-    recordings = [own(str(i), 8.0) for i in range(6)]
+def test_the_ends_of_a_few_recordings_are_used_to_choose() -> None:
+    recordings = [own_recording(str(i), 8.0) for i in range(6)]
     train, choose, test, _ = split(recordings, seed=1)
     assert len(test) == 1
-    assert [one.recording.name for one in train] == [one.recording.name for one in choose]
-    names = {one.recording.name for one in [*train, *test]}
-    assert names == set("012345")
+    assert names(train) == names(choose)
+    assert set(names([*train, *test])) == set("012345")
     for first, second in zip(train, choose, strict=True):
         assert len(first.recording.audio) == 3 * len(second.recording.audio)
         assert len(first.taught.audio) == len(first.recording.audio)
 
 
 def test_one_recording_is_split_by_time() -> None:
-    parts = split([own("one", 20.0)], seed=1)
+    parts = split([own_recording("one", 20.0)], seed=1)
     assert parts.description.startswith("by time")
     lengths = [len(part[0].recording.audio) / SAMPLE_RATE for part in parts[:3]]
     assert lengths == pytest.approx([12, 4, 4], abs=0.01)
-    # At 12.5 s in the recording a note starts: 0.5 s in its second part.
+    # The note at 12.5 s is 0.5 s after the start of the second part.
     assert 0.5 in np.round(parts.choose[0].recording.notes.onset, 2)
     with pytest.raises(ValueError, match="no recording"):
         split([], seed=1)
 
 
 def test_recordings_in_another_tuning_are_retuned() -> None:
-    sharp = own("sharp", 8.0, pitch=69.3)
+    sharp = own_recording("sharp", 8.0, pitch=69.3)
     assert sharp.cents == pytest.approx(30, abs=2)
     retuned = at_concert_pitch(sharp.recording, sharp.cents)
     assert tuning_cents(retuned.audio) == pytest.approx(0, abs=2)
@@ -150,5 +153,5 @@ def test_recordings_in_another_tuning_are_retuned() -> None:
     assert retuned.notes.onset[-1] == pytest.approx(
         7.5 * 2 ** (0.3 / 12) - 2 ** (0.3 / 12), rel=0.1
     )
-    near = own("near", 8.0, pitch=69.1)
+    near = own_recording("near", 8.0, pitch=69.1)
     assert at_concert_pitch(near.recording, near.cents) is near.recording

@@ -1,8 +1,9 @@
-"""Fine-tuning from a folder to weights that load, on tones and a tiny network."""
+"""Tests of fine-tuning a small network with a folder of recorded tones."""
 
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,10 +24,9 @@ from tests.service.servers import server_starter
 from tests.training.conftest import same_weights
 from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
-from training.fine_tune.collection import Own
 from training.fine_tune.task import OWN, FineTuneTask
 from training.loop.loop import LoopConfig
-from training.music.families import Passage, recorded_passage
+from training.music.families import recorded_passage
 from training.music.losses import DistillationConfig, Teacher
 from training.music.notes import FRAME_UNKNOWN, notes_of
 from training.music.real import RealRecording
@@ -34,7 +34,7 @@ from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import empty_batch, synth_stream
 from training.music_task import MusicConfig, to_tensors
 
-SECONDS = 5.5  # a recording must have 5 s and 8 notes
+SECONDS = 5.5  # A recording must have at least 5 s and 8 notes.
 
 
 def tones(seed: int) -> list[tuple[int, float, float]]:
@@ -63,20 +63,20 @@ def quick(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> None:
     monkeypatch.setattr("training.fine_tune.__main__.FAMILY_S", 2.0)
     monkeypatch.setattr("training.fine_tune.choose.FACTORS", (0.0, 1.0))
 
-    def here(config: SynthConfig, size: int, _: int, seed: int):  # type: ignore[no-untyped-def]
+    def without_workers(config, size, _, seed):  # type: ignore[no-untyped-def]
         return synth_stream(config, size, 0, seed)
 
-    monkeypatch.setattr("training.fine_tune.task.synth_stream", here)
+    monkeypatch.setattr("training.fine_tune.task.synth_stream", without_workers)
 
 
-def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
+def test_fine_tuning_writes_weights_and_a_report(
     folder: Path,
     tiny_weights: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, parts = tmp_path / "bells", tmp_path / "parts"
+    out, resumed_out = tmp_path / "bells", tmp_path / "resumed"
     arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
     arguments += ["--steps", "2", "--out"]
     assert fine_tune.main([*arguments, str(out)]) == 0
@@ -97,16 +97,16 @@ def test_a_folder_becomes_weights_and_a_report_also_in_two_parts(
     assert "already contains a run" in capsys.readouterr().err
 
     monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_steps=1))
-    assert fine_tune.main([*arguments, str(parts)]) == 0
+    assert fine_tune.main([*arguments, str(resumed_out)]) == 0
     assert "stopped at step 1 of 2" in capsys.readouterr().out
-    assert not (parts / "report.json").exists()
-    assert fine_tune.main(["--out", str(parts), "--resume"]) == 0
-    assert (parts / "report.json").exists()
-    assert same_weights(out, parts)
+    assert not (resumed_out / "report.json").exists()
+    assert fine_tune.main(["--out", str(resumed_out), "--resume"]) == 0
+    assert (resumed_out / "report.json").exists()
+    assert same_weights(out, resumed_out)
 
 
 def check_loading(weights: Path, recording: Path) -> None:
-    """Transcribe a recording with weights, in a real service and with the command."""
+    """Transcribe a recording with these weights, in a real service and with the command."""
     name, folder = weights.stem, weights.parent
     with server_starter(folder) as start:
         server = start("service", "--port", "{port}", RSE_MODEL=str(weights), RSE_WORKERS="1")
@@ -121,7 +121,7 @@ def check_loading(weights: Path, recording: Path) -> None:
     assert midi.read_bytes()[:4] == b"MThd"
 
 
-def test_rendered_audio_is_mixed_in_and_measured(
+def test_rendered_audio_is_added_and_reported(
     folder: Path, synth_root: Path, tiny_weights: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "bells"
@@ -131,8 +131,8 @@ def test_rendered_audio_is_mixed_in_and_measured(
     rows = json.loads((out / "report.json").read_text())["comparison"]
     groups = {row["group"] for row in rows}
     assert {OWN, "piano", "bowed", "no notes", "all families"} <= groups
-    false = next(row for row in rows if row["group"] == "no notes")
-    assert false["figure"] == "false_notes_min"
+    (no_notes,) = (row for row in rows if row["group"] == "no notes")
+    assert no_notes["figure"] == "false_notes_min"
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_rendered_audio_is_mixed_in_and_measured(
         (["--resume"], "nothing to resume"),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_inputs_cause_an_error_message(
     arguments: list[str],
     message: str,
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = [word.format(folder=folder) for word in arguments]
-    assert fine_tune.main([*words, "--out", str(tmp_path / "out")]) == 1
+    arguments = [argument.format(folder=folder) for argument in arguments]
+    assert fine_tune.main([*arguments, "--out", str(tmp_path / "out")]) == 1
     assert message in capsys.readouterr().err
 
 
@@ -161,12 +161,10 @@ def recording(notes: list[tuple[int, float, float]]) -> RealRecording:
     return RealRecording("tones", audio, notes_of(onset, offset, pitch), np.zeros((0, 4)))
 
 
-def test_own_windows_have_labels_and_the_others_predictions(tiny_weights: Path) -> None:
-    config = MusicConfig(
-        model=TINY,
-        batch_size=6,
-        distillation=DistillationConfig(str(tiny_weights)),
-    )
+def test_half_of_a_batch_has_labels(tiny_weights: Path) -> None:
+    """The other half has the teacher's predictions."""
+    distillation = DistillationConfig(str(tiny_weights))
+    config = MusicConfig(model=TINY, batch_size=6, distillation=distillation)
     task = FineTuneTask(config, [recording(tones(1))], [], [], rendered=False)
     batch = next(task.batches(seed=1, step=0))
     again = next(task.batches(seed=1, step=0))
@@ -181,7 +179,7 @@ def test_own_windows_have_labels_and_the_others_predictions(tiny_weights: Path) 
     assert all(torch.isfinite(part) for part in parts.values())
 
 
-def test_predictions_replace_labels(tiny_weights: Path) -> None:
+def test_the_teacher_replaces_unknown_labels(tiny_weights: Path) -> None:
     config = DistillationConfig(str(tiny_weights))
     windows = 0.3 * torch.randn(2, WINDOW)
     predicted = load(tiny_weights, dtype=torch.float32).predict(windows)
@@ -194,15 +192,8 @@ def test_predictions_replace_labels(tiny_weights: Path) -> None:
         assert torch.equal(getattr(targets, head), predicted[:, heads.index(head)])
     assert torch.equal(targets.pedal, predicted[:, heads.index("pedal"), :, 60])
     assert not targets.frame_unknown.any()
-    certain = targets.instrument > 0
-    assert torch.equal(certain, targets.onset > 0.3)
+    assert torch.equal(targets.instrument > 0, targets.onset > 0.3)
     assert targets.instrument.max() <= sum(head.startswith("instrument") for head in heads)
-
-
-def passage(notes: list[tuple[int, float, float]]) -> Passage:
-    one = recording(notes)
-    (cut,) = choose.own_passages([Own(one, one, "performance", 1, 0, 0)])
-    return cut
 
 
 def network(seed: int, tmp_path: Path) -> TranscriptionModel:
@@ -212,54 +203,47 @@ def network(seed: int, tmp_path: Path) -> TranscriptionModel:
     return load(path, dtype=torch.float32)
 
 
-def test_the_factor_is_chosen_on_the_own_recordings_unless_others_lose(
+def test_the_factor_is_limited_by_losses_of_other_families(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = network(0, tmp_path), network(1, tmp_path)
     half = choose.interpolated(first, second, 0.5)
     name = "network.embed.weight"
-    weights = [one.state_dict()[name] for one in (first, second, half)]
+    weights = [model.state_dict()[name] for model in (first, second, half)]
     assert torch.allclose((weights[0] + weights[1]) / 2, weights[2])
 
     monkeypatch.setattr(choose, "FACTORS", (0.0, 0.25, 0.5, 0.75, 1.0))
-    gains = {0.0: 0.3, 0.25: 0.5, 0.5: 0.598, 0.75: 0.6, 1.0: 0.7}
-    losses = {0.0: 0.8, 0.25: 0.8, 0.5: 0.797, 0.75: 0.797, 1.0: 0.7}
-    voices = dict.fromkeys(gains, 0.5)
+    own = {0.0: 0.3, 0.25: 0.5, 0.5: 0.598, 0.75: 0.6, 1.0: 0.7}
+    piano = {0.0: 0.8, 0.25: 0.8, 0.5: 0.797, 0.75: 0.797, 1.0: 0.7}
+    voice = dict.fromkeys(own, 0.5)
 
-    class Scored:
-        def __init__(self, value: float) -> None:
-            self.value = value
-
-        def score(self, _: object) -> float:
-            return self.value
+    def predict(factor: float, _: object) -> dict[str, list[SimpleNamespace]]:
+        scores = {OWN: own[factor], "piano": piano[factor], "voice": voice[factor]}
+        return {
+            group: [SimpleNamespace(score=lambda _, score=score: score)]
+            for group, score in scores.items()
+        }
 
     monkeypatch.setattr(choose, "interpolated", lambda _, __, factor: factor)
-    monkeypatch.setattr(
-        choose,
-        "predict_passages",
-        lambda factor, _: {
-            OWN: [Scored(gains[factor])],
-            "piano": [Scored(losses[factor])],
-            "voice": [Scored(voices[factor])],
-        },
-    )
+    monkeypatch.setattr(choose, "predict_passages", predict)
     factor, table = choose.choose_factor(first, second, {})
-    assert factor == 0.5  # .75 gains next to nothing more, and with 1 the piano loses too much
+    # 0.75 gains too little compared with 0.5. With 1, the piano loses too much.
+    assert factor == 0.5
     assert table[1.0] == {OWN: 0.7, "piano": 0.7, "voice": 0.5}
-    losses |= {0.5: 0.83, 0.75: 0.83}
-    voices |= {0.5: 0.47, 0.75: 0.47}
-    assert choose.choose_factor(first, second, {})[0] == 0.25  # the mean hides what voices lose
+    piano |= {0.5: 0.83, 0.75: 0.83}
+    voice |= {0.5: 0.47, 0.75: 0.47}
+    # The mean does not decrease, but the voice loses too much.
+    assert choose.choose_factor(first, second, {})[0] == 0.25
 
 
-def test_figures_leave_out_what_a_cut_hides() -> None:
-    long = [(57, 0.5, 5.0), *tones(1)]
-    one = recording(long)
-    parts = recorded_passage(one, 3 * SAMPLE_RATE, 2 * SAMPLE_RATE)
-    assert (parts.unknown[:, 3] == FRAME_UNKNOWN).any()
-    assert parts.notes.onset.min() >= 0
+def test_notes_cut_by_a_passage_are_marked_unknown() -> None:
+    long_note = (57, 0.5, 5.0)
+    passage = recorded_passage(recording([long_note, *tones(1)]), 3 * SAMPLE_RATE, 2 * SAMPLE_RATE)
+    assert (passage.unknown[:, 3] == FRAME_UNKNOWN).any()
+    assert passage.notes.onset.min() >= 0
 
 
-def test_a_comparison_has_intervals() -> None:
+def test_comparisons_have_bootstrap_intervals() -> None:
     before = {OWN: [{"onset_f1": 0.5}, {"onset_f1": 0.7}], "piano": [{"onset_f1": 0.9}]}
     after = {OWN: [{"onset_f1": 0.6}, {"onset_f1": 0.9}], "piano": [{"onset_f1": 0.8}]}
     own, piano, pooled = choose.comparison(before, after)

@@ -1,4 +1,4 @@
-"""Synthetic passages that a network can learn: the person who was called answers."""
+"""Fixtures of the LAMBADA tests: passages, novels and word vectors."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def novels_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vectors_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Word vectors with 12 dimensions in GloVe's format, for all words of the passages but one."""
+    """Word vectors of 12 dimensions in GloVe's format, for all words of the passages except one."""
     rng = np.random.default_rng(2)
     words = [*NAMES, *"came in sat down looked up they called said . `` '' ?".split()]
     path = tmp_path_factory.mktemp("vectors") / "vectors.txt"

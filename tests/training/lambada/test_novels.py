@@ -1,4 +1,4 @@
-"""Prose is converted to tokens, novels and passages as in LAMBADA's files."""
+"""Tests of the conversion of prose to tokens, novels and passages in LAMBADA's format."""
 
 import tarfile
 from pathlib import Path
@@ -32,23 +32,22 @@ from training.lambada.passages import (
         ("at 9.30 o'clock", "at 9.30 o'clock"),
     ],
 )
-def test_punctuation_quotes_and_contractions(text: str, tokens: str) -> None:
+def test_tokens_follow_the_format_of_lambada(text: str, tokens: str) -> None:
     assert tokenise(text) == tokens.split()
 
 
-def test_sentences_end_where_the_next_one_begins() -> None:
+def test_text_is_split_into_sentences() -> None:
     tokens = tokenise('"What?" he said. "No." She left! "Why?" Mr. Low asked')
-    said = [" ".join(part) for part in np.split(tokens, sentence_starts(tokens)[1:])]
-    assert said == ["`` What ? '' he said .", "`` No . ''", "She left !", "`` Why ? ''"] + [
-        "Mr. Low asked"
-    ]
+    sentences = [" ".join(part) for part in np.split(tokens, sentence_starts(tokens)[1:])]
+    expected = "`` What ? '' he said .|`` No . ''|She left !|`` Why ? ''|Mr. Low asked"
+    assert sentences == expected.split("|")
 
 
 FIRST = 'The dog saw Anne. "Rain," said Anne. The rain fell on the dog.\n\nThe end\n'
 SECOND = "The rain fell. Soon May saw the rain.\n"
 
 
-def test_a_folder_and_an_archive_hold_text_sentences_books_and_names(tmp_path: Path) -> None:
+def test_folders_and_archives_of_novels_are_read(tmp_path: Path) -> None:
     folder, path = tmp_path / "novels", tmp_path / "novels.tar.xz"
     (folder / "one").mkdir(parents=True)
     (folder / "one" / "a.txt").write_text(FIRST)
@@ -60,7 +59,7 @@ def test_a_folder_and_an_archive_hold_text_sentences_books_and_names(tmp_path: P
     assert is_collection(folder)
     novels = read_novels(folder)
     sentences = np.split(novels.text, novels.starts[1:])
-    assert [" ".join(novels.words[at] for at in part) for part in sentences] == [
+    assert [" ".join(novels.words[i] for i in part) for part in sentences] == [
         "the dog saw anne .",
         "`` rain , '' said anne .",
         "the rain fell on the dog .",
@@ -68,29 +67,29 @@ def test_a_folder_and_an_archive_hold_text_sentences_books_and_names(tmp_path: P
         "soon may saw the rain .",
     ]
     assert novels.books.tolist() == [0, 19]
-    assert {novels.words[at] for at in np.flatnonzero(novels.names)} == {"anne", "may"}
+    assert {novels.words[i] for i in np.flatnonzero(novels.names)} == {"anne", "may"}
     assert (np.diff(novels.counts) <= 0).all()
     assert novels.counts[novels.words.index("rain")] == 4
-    again = read_novels(path)
-    assert (again.words, again.text.tolist()) == (novels.words, novels.text.tolist())
+    from_archive = read_novels(path)
+    assert (from_archive.words, from_archive.text.tolist()) == (novels.words, novels.text.tolist())
 
 
-def test_words_and_names_that_other_novels_share(tmp_path: Path) -> None:
+def test_shared_words_occur_in_several_novels(tmp_path: Path) -> None:
     people = ["Low", "Low", "Low", "Low", "May", "May", "Day", "Day", "Fox"]
     for number, name in enumerate(people):
         (tmp_path / f"{number}.txt").write_text(f"So Mr. {name} left. Then Mr. {name} met a fox.")
-    known, names = read_novels(tmp_path).shared_words()
-    assert {*known[:2]} == {".", "mr."}
-    assert {"mr.", "met", "left", "fox"} <= {*known}
-    assert not {"low", "may", "day"} & {*known}
+    words, names = read_novels(tmp_path).shared_words()
+    assert {*words[:2]} == {".", "mr."}
+    assert {"mr.", "met", "left", "fox"} <= {*words}
+    assert not {"low", "may", "day"} & {*words}
     assert {"mr.", "low"} == {*names}
 
 
 def texts(passages: Passages) -> list[str]:
-    return [" ".join(passages[at]) for at in range(len(passages))]
+    return [" ".join(passages[i]) for i in range(len(passages))]
 
 
-def test_answers_are_like_lambadas(novels_folder: Path) -> None:
+def test_passages_have_the_properties_of_lambada(novels_folder: Path) -> None:
     novels = read_novels(novels_folder)
     words = [text.split() for text in texts(cut_passages(novels, 60, context=20, common=0))]
     answers = {passage[-1] for passage in words}
@@ -121,7 +120,7 @@ def test_training_files_lose_what_teaches_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"), [(b"", "no passages"), (b"two words\none\n", "line 2: 1 words")]
 )
-def test_files_of_another_kind_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+def test_other_files_are_rejected(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "passages.txt"
     path.write_bytes(content)
     with pytest.raises(TextError, match=message):

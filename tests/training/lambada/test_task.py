@@ -1,4 +1,4 @@
-"""LAMBADA in the training loop, and the command that evaluates a run."""
+"""Tests of LAMBADA in the training loop, and of the command that evaluates a run."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def make_task(config: LambadaConfig, folder: Path) -> LambadaTask:
     return LambadaTask(config, folder)
 
 
-def test_it_learns_to_point_and_is_evaluated(
+def test_a_network_learns_and_is_evaluated(
     tiny_config: LambadaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = make_task(tiny_config, tmp_path / "fresh")
@@ -58,34 +58,34 @@ def test_it_learns_to_point_and_is_evaluated(
         assert message in capsys.readouterr().err
 
 
-def test_the_most_frequent_word_is_no_punctuation() -> None:
+def test_the_frequent_word_baseline_ignores_punctuation() -> None:
     passages = [
         "the owl . the cat . owl".split(),
-        "the dog , dog , the , dog".split(),  # "the" is the first of equals
-        "the end came fast".split(),  # not in the passage
+        "the dog , dog , the , dog".split(),  # `the` and `dog` occur twice before the answer.
+        "the end came fast".split(),  # The answer is not in the passage.
     ]
     assert frequent_word(passages, common=0) == 0
     assert frequent_word(passages, common=1) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("votes", [0, 3])
-def test_batches_are_a_function_of_seed_and_step(
+def test_batches_depend_on_seed_and_step_only(
     tiny_config: LambadaConfig, tmp_path: Path, votes: int
 ) -> None:
     config = replace(tiny_config, votes=votes)
     task = make_task(config, tmp_path)
-    walked = next(islice(task.batches(seed=2), 25, None))
-    again = next(task.batches(seed=2, step=25))
-    assert (again.inputs == walked.inputs).all()
-    assert (again.targets == walked.targets).all()
-    assert again.inputs.shape == (16, 32)
-    ends = (again.inputs != PADDING).cumsum(axis=1).argmax(axis=1)
+    expected = next(islice(task.batches(seed=2), 25, None))
+    batch = next(task.batches(seed=2, step=25))
+    assert (batch.inputs == expected.inputs).all()
+    assert (batch.targets == expected.targets).all()
+    assert batch.inputs.shape == (16, 32)
+    ends = (batch.inputs != PADDING).cumsum(axis=1).argmax(axis=1)
     assert (len(set(ends.tolist())) == 1) == (votes == 0)
-    loss, _ = task.loss(again)
+    loss, _ = task.loss(batch)
     assert torch.isfinite(loss)
 
 
-def test_the_embedding_begins_with_vectors_of_the_novels(
+def test_corpus_vectors_initialise_the_embedding(
     novels_folder: Path, tiny_config: LambadaConfig, tmp_path: Path
 ) -> None:
     config = replace(tiny_config, train=novels_folder, length=128, corpus_vectors=True)
@@ -98,7 +98,7 @@ def test_the_embedding_begins_with_vectors_of_the_novels(
     torch.testing.assert_close(weight[FIRST:], torch.from_numpy(expected))
 
 
-def test_frozen_vectors_are_stored_once_and_come_back(
+def test_frozen_vectors_are_stored_once(
     tiny_config: LambadaConfig, vectors_file: Path, tmp_path: Path
 ) -> None:
     config = replace(tiny_config, vectors=vectors_file, validation_passages=4)
@@ -108,12 +108,12 @@ def test_frozen_vectors_are_stored_once_and_come_back(
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert not any(name in key for part in ("network", "average") for key in state[part])
     network = load_symbol_network(tmp_path / "best.safetensors")
-    rows = {one.split()[0]: one.split()[1:] for one in vectors_file.read_text().splitlines()}
+    rows = {word: row for word, *row in map(str.split, vectors_file.read_text().splitlines())}
     vocabulary = json.loads((tmp_path / "vocabulary.json").read_text())
-    at = FIRST + vocabulary["words"].index("gus")
+    symbol = FIRST + vocabulary["words"].index("gus")
     expected = torch.tensor([*map(float, rows["gus"])])
-    torch.testing.assert_close(network.embedding.weight[at], expected)
-    outputs = predict(load_any(tmp_path / "best.safetensors"), np.array([[at, 2]]))
+    torch.testing.assert_close(network.embedding.weight[symbol], expected)
+    outputs = predict(load_any(tmp_path / "best.safetensors"), np.array([[symbol, 2]]))
     assert outputs.shape == (1, 2, 3)
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):

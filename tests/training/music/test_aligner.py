@@ -1,4 +1,4 @@
-"""Scores aligned with the predictions of an ideal model for a synthetic piece."""
+"""Tests of the alignment of scores, with predictions of an ideal model for a synthetic piece."""
 
 import numpy as np
 import pytest
@@ -10,30 +10,30 @@ from training.music.notes import Notes, notes_of_rows
 
 FRAME_S = HOP / SAMPLE_RATE
 LEAD_S = 2.0  # silence before the music
-PACE = 1.25  # it is played so much slower than written
+SLOWDOWN = 1.25  # duration of the performance divided by that of the score
 
 
-def played_s(written_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the time in the performance of a time in the score, at a varying tempo."""
-    return LEAD_S + PACE * written_s + 0.15 * np.sin(written_s)
+def performance_s(score_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Convert times in the score to times in the performance, at a varying tempo."""
+    return LEAD_S + SLOWDOWN * score_s + 0.15 * np.sin(score_s)
 
 
 Activations = tuple[NDArray[np.float32], NDArray[np.float32]]  # sounding, onset
 
 
 def ideal_activations(notes: Notes, seconds: float) -> Activations:
-    """Return the labels of training as probabilities, with the delay of a model."""
+    """Return training labels as probabilities, with the delay of a model."""
     frames = int(seconds / FRAME_S)
     onset = np.zeros((frames, PITCHES), np.float32)
     for time_s, pitch in zip(notes.onset, notes.pitch, strict=True):
-        at = np.arange(frames) - (time_s - PEAK_LEAD_S) / FRAME_S
-        onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - np.abs(at) / 3))
+        distance = np.abs(np.arange(frames) - (time_s - PEAK_LEAD_S) / FRAME_S)
+        onset[:, pitch] = np.maximum(onset[:, pitch], 0.9 * np.maximum(0, 1 - distance / 3))
     return notes.roll(frames, FRAME_S).astype(np.float32), onset
 
 
 @pytest.fixture(scope="module")
 def score() -> Notes:
-    """30 s of chords and runs; every third pitch, so that no two are confused."""
+    """Score of 30 s with chords and runs. Its pitches are at least 3 semitones apart."""
     rng = np.random.default_rng(5)
     rows = []
     for beat in range(60):
@@ -45,10 +45,10 @@ def score() -> Notes:
 
 @pytest.fixture(scope="module")
 def played(score: Notes) -> Notes:
-    """The score as it is played: each note up to 30 ms from its chord."""
+    """Notes of the performance. Each differs by up to 30 ms from the time of its chord."""
     jitter = np.random.default_rng(6).uniform(-0.03, 0.03, len(score))
-    onset = played_s(score.onset) + jitter
-    return score.moved(onset=onset, offset=played_s(score.offset))
+    onset = performance_s(score.onset) + jitter
+    return score.moved(onset=onset, offset=performance_s(score.offset))
 
 
 @pytest.fixture(scope="module")
@@ -56,41 +56,41 @@ def activations(played: Notes) -> Activations:
     return ideal_activations(played, 45.0)
 
 
-def errors_s(aligned: Aligned, score: Notes, played: Notes) -> np.ndarray:
-    """How far each note lies from where it is played; both have the score's notes."""
+def errors_s(aligned: Aligned, played: Notes) -> np.ndarray:
+    """Return the distance of each aligned note from its onset in the performance."""
     truth = np.lexsort((played.onset, played.pitch))
-    found = np.lexsort((aligned.notes.onset, aligned.notes.pitch))
-    assert (aligned.notes.pitch[found] == played.pitch[truth]).all()
-    return np.abs(aligned.notes.onset[found] - played.onset[truth])
+    order = np.lexsort((aligned.notes.onset, aligned.notes.pitch))
+    assert (aligned.notes.pitch[order] == played.pitch[truth]).all()
+    return np.abs(aligned.notes.onset[order] - played.onset[truth])
 
 
-def test_each_note_goes_to_its_own_onset(
+def test_each_note_is_aligned_with_its_onset(
     score: Notes, played: Notes, activations: Activations
 ) -> None:
     aligned = align(score, *activations, FRAME_S)
-    assert errors_s(aligned, score, played).max() < FRAME_S
+    assert errors_s(aligned, played).max() < FRAME_S
     assert aligned.detected.all()
     assert aligned.confidence.min() > 2 * FOUND
     assert (np.diff(aligned.audio_s) >= 0).all()
     assert (aligned.notes.offset > aligned.notes.onset).all()
 
 
-def test_a_note_that_is_not_heard_is_placed_by_its_chord_and_in_doubt(
+def test_an_undetected_note_has_its_chord_onset_and_low_confidence(
     score: Notes, played: Notes, activations: Activations
 ) -> None:
     sounding, onset = activations[0], activations[1].copy()
-    deaf = 31  # a note of a chord of two
-    at = int(played.onset[deaf] / FRAME_S)
-    onset[at - 10 : at + 10, played.pitch[deaf]] = 0
+    undetected = 31  # a note of a chord of two
+    frame = int(played.onset[undetected] / FRAME_S)
+    onset[frame - 10 : frame + 10, played.pitch[undetected]] = 0
     aligned = align(score, sounding, onset, FRAME_S)
-    (missed,) = np.flatnonzero(~aligned.detected)
-    assert aligned.notes.pitch[missed] == played.pitch[deaf]
-    assert abs(aligned.notes.onset[missed] - played.onset[deaf]) < 0.06
-    assert FOUND / 2 < aligned.confidence[missed] <= PLACED
-    assert aligned.confidence[missed] == aligned.confidence.min()
+    (index,) = np.flatnonzero(~aligned.detected)
+    assert aligned.notes.pitch[index] == played.pitch[undetected]
+    assert abs(aligned.notes.onset[index] - played.onset[undetected]) < 0.06
+    assert FOUND / 2 < aligned.confidence[index] <= PLACED
+    assert aligned.confidence[index] == aligned.confidence.min()
 
 
-def test_an_unwritten_onset_is_reported(score: Notes, activations: Activations) -> None:
+def test_onsets_missing_from_the_score_are_reported(score: Notes, activations: Activations) -> None:
     sounding, onset = activations[0], activations[1].copy()
     onset[1000, 100] = 0.8
     extra = align(score, sounding, onset, FRAME_S).unwritten

@@ -1,4 +1,4 @@
-"""Losses of the transcription networks, and targets mixed from labels and a teacher."""
+"""Tests of the losses of transcription networks, and of distillation targets."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.config import (
-    HEADS,
-    INSTRUMENTS,
-    NOTE_HEADS,
-    PITCHES,
-    WINDOW,
-    FilterbankConfig,
-)  # fmt: skip
+from model.config import HEADS, INSTRUMENTS, NOTE_HEADS, PITCHES, WINDOW, FilterbankConfig
 from model.storage import load
 from tests.networks import TINY
 from training.music.losses import (
@@ -27,9 +20,11 @@ from training.music.losses import (
 )  # fmt: skip
 from training.music.targets import Targets
 
+ALL = slice(None)
+
 
 def random_labels(batch: int) -> Targets[Tensor]:
-    """Return random labels of all heads, all of them known."""
+    """Return random labels of all heads, without unknown values."""
     shape = (batch, 63, PITCHES)
     return Targets(
         frame=torch.rand(shape),
@@ -43,45 +38,34 @@ def random_labels(batch: int) -> Targets[Tensor]:
     )
 
 
-def test_frames_and_pitches_outside_do_not_count() -> None:
-    torch.manual_seed(0)
+def test_only_the_selected_frames_and_pitches_count() -> None:
     logits = torch.randn(2, 3, 63, PITCHES)
-    labels = random_labels(2)
-    frames, pitches = slice(10, 60), slice(21, 109)
-    total, parts = heads_loss(
-        logits, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3), ClassShares()
-    )
+    ranges = slice(10, 60), slice(21, 109)
+    arguments = (NOTE_HEADS[:3], random_labels(2), *ranges, HeadWeights(1, 2, 3), ClassShares())
+    total, parts = heads_loss(logits, *arguments)
     assert total.item() == pytest.approx(
         (parts["frame"] + 2 * parts["onset"] + 3 * parts["velocity"]).item()
     )
-    changed = logits.clone()
-    changed[:, :, :10] += 5
-    changed[..., :21] += 5
-    again, _ = heads_loss(
-        changed, NOTE_HEADS[:3], labels, frames, pitches, HeadWeights(1, 2, 3), ClassShares()
-    )
-    assert again == total
+    logits[:, :, :10] += 5
+    logits[..., :21] += 5
+    assert heads_loss(logits, *arguments)[0] == total
 
 
 def test_each_head_is_compared_with_its_own_labels() -> None:
-    torch.manual_seed(0)
     labels = random_labels(1)
-    everything = slice(None)
     for heads in (NOTE_HEADS, ("frame", "offset")):
-        right = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
-        arguments = (heads, labels, everything, everything, HeadWeights(), ClassShares())
-        _, least = heads_loss(right, *arguments)
-        assert set(least) == set(heads)
+        perfect = torch.stack([torch.logit(getattr(labels, head)) for head in heads], dim=1)
+        arguments = (heads, labels, ALL, ALL, HeadWeights(), ClassShares())
+        _, minima = heads_loss(perfect, *arguments)
+        assert set(minima) == set(heads)
         for row, head in enumerate(heads):
-            wrong = right.clone()
+            wrong = perfect.clone()
             wrong[:, row] += 0.5
             _, parts = heads_loss(wrong, *arguments)
-            assert {name for name in parts if parts[name] > least[name]} == {head}
+            assert {name for name in parts if parts[name] > minima[name]} == {head}
 
 
-def test_what_is_not_known_does_not_count() -> None:
-    torch.manual_seed(0)
-    everything = slice(None)
+def test_unknown_labels_do_not_count() -> None:
     labels = random_labels(1)
     labels.frame_unknown[:, 20:30] = 1
     labels.onset_unknown[:, :, 60] = 1
@@ -89,7 +73,7 @@ def test_what_is_not_known_does_not_count() -> None:
     labels.instrument[:, :, 70] = 0
     labels.pedal[:, 5] = 1.1
     logits = torch.randn(1, len(HEADS), 63, PITCHES)
-    arguments = (HEADS, labels, everything, everything, HeadWeights(), ClassShares())
+    arguments = (HEADS, labels, ALL, ALL, HeadWeights(), ClassShares())
     total, parts = heads_loss(logits, *arguments)
     assert set(parts) == {*NOTE_HEADS, "pedal", "instrument"}
     rows = {head: logits.clone() for head in (*NOTE_HEADS, "pedal", "instrument")}
@@ -101,13 +85,13 @@ def test_what_is_not_known_does_not_count() -> None:
     rows["pedal"][:, HEADS.index("pedal"), 5] += 3
     for changed in rows.values():
         assert heads_loss(changed, *arguments)[0] == total
-    for row in range(len(HEADS)):  # elsewhere everything does
+    for row in range(len(HEADS)):  # The known labels of each head count.
         changed = logits.clone()
         changed[:, row] += 3
         assert heads_loss(changed, *arguments)[0] != total
 
 
-def test_a_rare_instrument_weighs_more_than_its_share() -> None:
+def test_rare_instruments_have_larger_weights() -> None:
     labels = random_labels(1)
     labels.instrument[:] = 0
     labels.onset[:] = 0
@@ -116,15 +100,12 @@ def test_a_rare_instrument_weighs_more_than_its_share() -> None:
         labels.onset[:, 20, pitches] = 1
         labels.instrument[:, 20, pitches] = number
     logits = torch.zeros(1, len(HEADS), 63, PITCHES, requires_grad=True)
-    everything = slice(None)
-    _, parts = heads_loss(
-        logits, HEADS, labels, everything, everything, HeadWeights(), ClassShares()
-    )
+    _, parts = heads_loss(logits, HEADS, labels, ALL, ALL, HeadWeights(), ClassShares())
     parts["instrument"].backward()
     assert logits.grad is not None
-    pull = logits.grad[:, -len(INSTRUMENTS) :, 20].abs().sum(dim=(0, 1))
-    assert pull[violins].sum() == pytest.approx(float(pull[pianos].sum()) / 4)
-    assert pull[violins[0]] == pytest.approx(4 * float(pull[pianos[0]]))
+    gradient = logits.grad[:, -len(INSTRUMENTS) :, 20].abs().sum(dim=(0, 1))
+    assert gradient[violins].sum() == pytest.approx(float(gradient[pianos].sum()) / 4)
+    assert gradient[violins[0]] == pytest.approx(4 * float(gradient[pianos[0]]))
 
 
 STUDENT = replace(TINY, name="student")
@@ -140,25 +121,24 @@ def mixed(teacher: Path, share: float) -> tuple[Tensor, Targets[Tensor], Targets
     return audio, labels, Teacher(config, STUDENT).mixed(audio, labels)
 
 
-def test_the_whole_share_is_what_the_teacher_hears(tiny_weights: Path) -> None:
+def test_with_share_1_targets_are_the_teacher_predictions(tiny_weights: Path) -> None:
     audio, labels, targets = mixed(tiny_weights, share=1.0)
     network = load(tiny_weights)
     for row, head in enumerate(network.config.heads):
         if head in DISTILLED_HEADS:
-            heard = network.predict(audio)[:, row].clone()
+            expected = network.predict(audio)[:, row].clone()
             if head == "velocity":
-                assert not targets.velocity[..., :64].any()
-                heard[..., :64] = 0
-            assert torch.equal(getattr(targets, head), heard)
+                expected[..., :64] = 0
+            assert torch.equal(getattr(targets, head), expected)
     assert targets.instrument is labels.instrument
     assert targets.pedal is labels.pedal
 
 
-def test_a_teacher_with_less_context_hears_the_end_of_the_samples(tiny_weights: Path) -> None:
+def test_a_teacher_with_less_context_uses_the_last_samples(tiny_weights: Path) -> None:
     audio, labels, targets = mixed(tiny_weights, share=1.0)
     student = replace(STUDENT, front_end=FilterbankConfig())
     teacher = Teacher(DistillationConfig(str(tiny_weights), 1.0), student)
-    more = student.context - STUDENT.context
-    assert more > 0
-    longer = torch.cat([torch.randn(len(audio), more), audio], dim=1)
+    extra_samples = student.context - STUDENT.context
+    assert extra_samples > 0
+    longer = torch.cat([torch.randn(len(audio), extra_samples), audio], dim=1)
     assert torch.equal(teacher.mixed(longer, labels).frame, targets.frame)

@@ -1,4 +1,4 @@
-"""Real recordings as training data: what is read, what is left out of the loss, and what is not."""
+"""Tests of real recordings as training data, and of the regions excluded from the loss."""
 
 import dataclasses
 import json
@@ -40,15 +40,16 @@ CLEAN = Degradation(*(0 for _ in dataclasses.fields(Degradation)))
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two recordings of tones to train on, one held out and one without a score."""
+    """Folder of two recordings to train on, one for validation and one without a score."""
     root = tmp_path / "corpus"
     (root / "ornaments").mkdir(parents=True)
-    written = [(begin, end, pitch, 64) for pitch, begin, end in PLAYED]
-    write_midi(root / "score.mid", [(0, written)])
+    notes = [(onset, offset, pitch, 64) for pitch, onset, offset in PLAYED]
+    write_midi(root / "score.mid", [(0, notes)])
     entries: list[dict[str, Any]] = []
-    for name, rate in (("one", 16_000), ("two", SAMPLE_RATE), ("kept", 16_000), ("bare", 8000)):
+    rates = {"one": 16_000, "two": SAMPLE_RATE, "validation": 16_000, "unlabelled": 8000}
+    for name, rate in rates.items():
         soundfile.write(root / f"{name}.wav", play(PLAYED, LENGTH_S, rate), rate)
-        split = "validation" if name == "kept" else "train"
+        split = "validation" if name == "validation" else "train"
         entries.append({"id": name, "audio": f"{name}.wav", "score": "score.mid", "split": split})
     entries[0] |= {"instruments": "solo piano (a grand)"}
     entries[1] |= {"instruments": "tones"}
@@ -59,7 +60,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_a_split_is_aligned_once(
+def test_alignments_are_cached(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
@@ -72,42 +73,42 @@ def test_a_split_is_aligned_once(
         assert not recording.notes.velocity.any()
     assert set(one.notes.instrument) == {INSTRUMENTS.index("piano")}
     assert set(two.notes.instrument) == {-1}
-    assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the sign
+    assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the trill
     assert set(two.unknown[:, 3]) == {1}
-    monkeypatch.setattr("training.music.real.align_files", None)  # not aligned again
+    monkeypatch.setattr("training.music.real.align_files", None)
     assert [r.name for r in load_scored(corpus, cache, "train")] == ["one", "two"]
 
 
-def test_what_is_left_out_is_not_learnt(corpus: Path, tmp_path: Path) -> None:
+def test_excluded_recordings_and_other_splits_are_omitted(corpus: Path, tmp_path: Path) -> None:
     (two,) = load_scored(corpus, tmp_path / "cache", "train", ("one",))
     assert two.name == "two"
-    (kept,) = load_scored(corpus, tmp_path / "cache", "validation")
-    assert kept.name == "kept"
+    (validation,) = load_scored(corpus, tmp_path / "cache", "validation")
+    assert validation.name == "validation"
 
 
-def test_an_excerpt_is_labelled_where_it_sounds(corpus: Path, tmp_path: Path) -> None:
+def test_excerpt_labels_match_the_audio(corpus: Path, tmp_path: Path) -> None:
     recordings = load_scored(corpus, tmp_path / "cache", "train")
     rng = np.random.default_rng(0)
-    played = set()
+    pitch_sets = set()
     for _ in range(12):
         rendered = recorded_excerpt(recordings, 5.0, CLEAN, rng, Surroundings())
         assert len(rendered.audio) == pytest.approx(5 * SAMPLE_RATE, abs=2)
         assert rendered.pedal is None
         assert rendered.unknown is not None
-        begins = rendered.notes.onset
-        inside = begins[(begins > 0.05) & (begins < 4.9)]
-        at = (inside * SAMPLE_RATE).astype(int)
-        # A tone begins within 20 ms of each onset: louder after it than before.
-        after = [float(np.abs(rendered.audio[i + 250 : i + 500]).max()) for i in at]
-        before = [float(np.abs(rendered.audio[i - 500 : i - 250]).max()) for i in at]
+        onsets_s = rendered.notes.onset
+        inside = onsets_s[(onsets_s > 0.05) & (onsets_s < 4.9)]
+        onsets = (inside * SAMPLE_RATE).astype(int)
+        # A tone starts within 20 ms of each onset: the audio is louder after it than before.
+        after = [float(np.abs(rendered.audio[i + 250 : i + 500]).max()) for i in onsets]
+        before = [float(np.abs(rendered.audio[i - 500 : i - 250]).max()) for i in onsets]
         assert np.median(after) > 3 * np.median(before)
-        played.add(tuple(sorted(set(rendered.notes.pitch.tolist()))))
+        pitch_sets.add(tuple(sorted(set(rendered.notes.pitch.tolist()))))
         targets = segment_labels(rendered.notes, SAMPLE_RATE, 0, 400, unknown=rendered.unknown)
         assert targets.onset.any()
         assert not targets.velocity.any()
         assert targets.frame_unknown.any()
         assert not targets.frame_unknown.all()
-    assert len(played) > 1  # transposed
+    assert len(pitch_sets) > 1  # because excerpts are transposed
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def labelled(tmp_path: Path) -> Path:
     entries = [
         {"id": "guitar", "instruments": "acoustic guitar (pickup)", "label_kind": "exact"},
         {"id": "singer", "instruments": "solo voice (male)", "label_kind": "approximate, 40 ms"},
-        {"id": "kept", "instruments": "solo voice", "label_kind": "exact", "split": "validation"},
+        {"id": "other", "instruments": "solo voice", "label_kind": "exact", "split": "validation"},
         {"id": "scored", "instruments": "solo piano"},
     ]
     files = {"audio": "one.wav", "labels": ["one.tsv"]}
@@ -125,35 +126,33 @@ def labelled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_labels_are_exact_or_masked_at_their_edges(labelled: Path, tmp_path: Path) -> None:
-    found = load_labelled(labelled, tmp_path / "cache", "train")
-    assert {name: [one.name for one in some] for name, some in found.items()} == {
-        "plucked": ["guitar"],
-        "voice": ["singer"],
-    }
-    (guitar,), (singer,) = found.values()
+def test_approximate_labels_are_masked_at_their_edges(labelled: Path, tmp_path: Path) -> None:
+    train = load_labelled(labelled, tmp_path / "cache", "train")
+    assert list(train) == ["plucked", "voice"]
+    (guitar,), (singer,) = train.values()
+    assert (guitar.name, singer.name) == ("guitar", "singer")
     assert len(guitar.audio) == SAMPLE_RATE
     assert guitar.notes.instrument.tolist() == [INSTRUMENTS.index("plucked")]
     assert not len(guitar.unknown)
     assert len(singer.unknown)
-    assert [one.name for one in load_labelled(labelled, tmp_path, "validation")["voice"]] == [
-        "kept"
-    ]
+    (validation,) = load_labelled(labelled, tmp_path, "validation")["voice"]
+    assert validation.name == "other"
 
 
-def test_the_inside_of_an_approximate_note_is_trained() -> None:
+def test_the_middle_of_an_approximate_note_is_not_masked() -> None:
     uncertain = edges(notes_of([1.0], [2.0], [60]))
 
-    def bits(at_s: float, pitch: int) -> int:
-        here = (uncertain[:, 0] <= at_s) & (at_s < uncertain[:, 1]) & (uncertain[:, 2] == pitch)
-        return int(np.bitwise_or.reduce(uncertain[here, 3].astype(int), initial=0))
+    def bits(time_s: float, pitch: int) -> int:
+        matches = (uncertain[:, 0] <= time_s) & (time_s < uncertain[:, 1])
+        matches &= uncertain[:, 2] == pitch
+        return int(np.bitwise_or.reduce(uncertain[matches, 3].astype(int), initial=0))
 
     assert bits(1.0, 60) == bits(1 + EDGE_S / 2, 61) == FRAME_UNKNOWN | ONSET_UNKNOWN
     assert bits(2.0, 60) == FRAME_UNKNOWN
     assert bits(1.5, 60) == bits(1.0, 65) == bits(1 - 2 * EDGE_S, 60) == 0
 
 
-def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
+def test_phrases_have_instrument_labels_only(tmp_path: Path) -> None:
     assert load_phrases(tmp_path, tmp_path) == []
     time = np.arange(SAMPLE_RATE) / SAMPLE_RATE
     decay = np.exp(-time / 0.3)
@@ -171,19 +170,23 @@ def test_only_the_instrument_of_a_phrase_is_trained(tmp_path: Path) -> None:
     assert not labels.velocity.any()
 
 
-def evidence(*notes: tuple[float, float, int]) -> Aligned:
-    """Return notes (onset, offset, pitch), all detected; the score has half of the tempo."""
+def aligned(*notes: tuple[float, float, int]) -> Aligned:
+    """Return an alignment of notes (onset_s, offset_s, pitch) that were all detected.
+
+    The performance is twice as slow as the score.
+    """
     onset, offset, pitch = (np.array(column) for column in zip(*notes, strict=True))
     count = len(notes)
     chords = np.array([0.0, 10.0]), np.array([0.0, 20.0])
-    heard = np.full(count, 0.9), np.ones(count, bool)
-    return Aligned(onset, offset, pitch, *heard, *chords, np.zeros((0, 3)), 0.05)
+    detected = np.full(count, 0.9), np.ones(count, bool)
+    return Aligned(onset, offset, pitch, *detected, *chords, np.zeros((0, 3)), 0.05)
 
 
-def targets(made: Aligned, ornamented: bool = False) -> Targets[NDArray[np.uint8]]:
-    """Return the targets of 20 s."""
-    rows = uncertain_regions(made, np.zeros(0), ornamented)
-    return segment_labels(made.notes, SAMPLE_RATE, -HOP, 20 * SAMPLE_RATE // HOP, unknown=rows)
+def targets_of(alignment: Aligned, ornamented: bool = False) -> Targets[NDArray[np.uint8]]:
+    """Return the targets of the first 20 s."""
+    rows = uncertain_regions(alignment, np.zeros(0), ornamented)
+    frames = 20 * SAMPLE_RATE // HOP
+    return segment_labels(alignment.notes, SAMPLE_RATE, -HOP, frames, unknown=rows)
 
 
 def frame(second: float) -> int:
@@ -191,25 +194,26 @@ def frame(second: float) -> int:
 
 
 def span(mask: NDArray[np.uint8]) -> tuple[float, float]:
-    """First and last second of a mask."""
+    """Return the start and end of a mask in seconds."""
     frames = np.flatnonzero(mask)
     return frames[0] * HOP / SAMPLE_RATE, (frames[-1] + 1) * HOP / SAMPLE_RATE
 
 
-def test_a_release_is_unknown_and_the_strike_is_not() -> None:
-    made = targets(evidence((2.0, 4.0, 60)))
-    assert not made.onset_unknown.any()
-    assert np.flatnonzero(made.frame_unknown.any(axis=0)).tolist() == [60]
-    assert span(made.frame_unknown[:, 60]) == pytest.approx((2 + 2 * HELD, 4 + RELEASE_S), abs=0.03)
+def test_releases_are_unknown_and_onsets_are_not() -> None:
+    targets = targets_of(aligned((2.0, 4.0, 60)))
+    assert not targets.onset_unknown.any()
+    frame_unknown = targets.frame_unknown
+    assert np.flatnonzero(frame_unknown.any(axis=0)).tolist() == [60]
+    assert span(frame_unknown[:, 60]) == pytest.approx((2 + 2 * HELD, 4 + RELEASE_S), abs=0.03)
 
 
-def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:
-    both = evidence((2.0, 4.0, 60), (2.0, 4.0, 64))
-    made = targets(replace(both, confidence=np.array([0.9, DOUBT / 2])))
-    assert made.onset_unknown[frame(2.0), 64]
-    assert made.frame_unknown[frame(2.0) : frame(5.0), 64].all()
-    assert not made.onset_unknown[:, 60].any()
-    assert not made.frame_unknown[frame(2.5), 60]
+def test_notes_of_low_confidence_are_unknown() -> None:
+    notes = aligned((2.0, 4.0, 60), (2.0, 4.0, 64))
+    targets = targets_of(replace(notes, confidence=np.array([0.9, DOUBT / 2])))
+    assert targets.onset_unknown[frame(2.0), 64]
+    assert targets.frame_unknown[frame(2.0) : frame(5.0), 64].all()
+    assert not targets.onset_unknown[:, 60].any()
+    assert not targets.frame_unknown[frame(2.5), 60]
 
 
 @pytest.mark.parametrize(
@@ -221,19 +225,18 @@ def test_a_note_in_doubt_is_neither_taught_as_played_nor_as_silence() -> None:
         (UNWRITTEN_WITH_ORNAMENTS - 0.01, True, False),
     ],
 )
-def test_a_loud_onset_that_is_not_written_may_be_played(
+def test_probable_onsets_missing_from_the_score_are_unknown(
     probability: float, ornamented: bool, masked: bool
 ) -> None:
-    heard = replace(evidence((2.0, 3.0, 60)), unwritten=np.array([[8.0, 70, probability]]))
-    made = targets(heard, ornamented=ornamented)
-    assert bool(made.onset_unknown[frame(8.0), 70]) is masked
-    assert bool(made.frame_unknown[frame(8.1), 70]) is masked
+    unwritten = np.array([[8.0, 70, probability]])
+    targets = targets_of(replace(aligned((2.0, 3.0, 60)), unwritten=unwritten), ornamented)
+    assert bool(targets.onset_unknown[frame(8.0), 70]) is masked
+    assert bool(targets.frame_unknown[frame(8.1), 70]) is masked
 
 
-def test_where_few_notes_are_heard_nothing_is_taught() -> None:
+def test_regions_with_few_detected_notes_are_unknown() -> None:
     notes = [(1.0 + 0.5 * i, 1.4 + 0.5 * i, 60 + i) for i in range(30)]
-    heard = np.arange(30) < 15
-    made = targets(replace(evidence(*notes), detected=heard))
-    assert made.onset_unknown[frame(12.0)].all()
-    assert made.frame_unknown[frame(12.0)].all()
-    assert not made.onset_unknown[frame(4.0)].any()
+    targets = targets_of(replace(aligned(*notes), detected=np.arange(30) < 15))
+    assert targets.onset_unknown[frame(12.0)].all()
+    assert targets.frame_unknown[frame(12.0)].all()
+    assert not targets.onset_unknown[frame(4.0)].any()

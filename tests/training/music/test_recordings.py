@@ -1,4 +1,4 @@
-"""Note tables, MIDI files and folders of recordings, in every layout, and damaged ones."""
+"""Tests of note tables, MIDI files and folders of recordings."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.training.conftest import Event, write_midi
 from training.music.recordings import LabelError, read_collection, read_midi, read_table
 
 
-def text(path: Path, content: str) -> Path:
+def write_text(path: Path, content: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     return path
@@ -26,7 +26,7 @@ def text(path: Path, content: str) -> Path:
         "# velocities are guesses\n0.5,1.5,60,90\n",
     ],
 )
-def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
+def test_tables_in_common_formats_are_read(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(content.encode())
     notes = read_table(path)
@@ -45,77 +45,76 @@ def test_tables_as_programs_write_them(tmp_path: Path, content: str) -> None:
         ((b"\xff\xfe\x00\x01",), "cannot read .*a.csv"),
     ],
 )
-def test_what_is_no_table_is_named(tmp_path: Path, rows: tuple[bytes, ...], problem: str) -> None:
+def test_errors_name_the_line_of_invalid_tables(
+    tmp_path: Path, rows: tuple[bytes, ...], problem: str
+) -> None:
     (tmp_path / "a.csv").write_bytes(b"\n".join(rows))
     with pytest.raises(LabelError, match=problem):
         read_table(tmp_path / "a.csv")
 
 
-def heard(path: Path, *parts: list[Event], pedal: tuple[float, float]) -> list[Event]:
-    """Pitch, onset and offset of each note; the pedal is the first part's."""
+def notes_with_pedal(path: Path, *parts: list[Event], pedal: tuple[float, float]) -> list[Event]:
+    """Return the notes of a MIDI file whose first part has the pedal."""
     write_midi(path, [(0, part) for part in parts], [pedal])
     notes = read_midi(path)
     columns = notes.onset.round(3), notes.offset.round(3), notes.pitch, notes.velocity
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_the_pedal_lengthens_notes_up_to_the_next_strike(tmp_path: Path) -> None:
+def test_the_pedal_extends_notes_to_the_next_onset(tmp_path: Path) -> None:
     played = [(0.5, 0.75, 60, 70), (1.0, 1.25, 62, 70), (1.5, 2.5, 60, 70)]
     held = [(0.5, 1.5, 60, 70), (1.0, 2.0, 62, 70), (1.5, 2.5, 60, 70)]
-    assert heard(tmp_path / "a.mid", played, pedal=(0.0, 2.0)) == held
+    assert notes_with_pedal(tmp_path / "a.mid", played, pedal=(0.0, 2.0)) == held
 
 
-def test_a_pedal_holds_the_notes_of_its_track(tmp_path: Path) -> None:
+def test_the_pedal_extends_only_notes_of_its_track(tmp_path: Path) -> None:
     tracks = [(0.5, 1.0, 72, 70)], [(0.5, 1.0, 60, 70)]
     held = {(0.5, 1.0, 60, 70), (0.5, 1.5, 72, 70)}
-    assert set(heard(tmp_path / "a.mid", *tracks, pedal=(0.0, 1.5))) == held
+    assert set(notes_with_pedal(tmp_path / "a.mid", *tracks, pedal=(0.0, 1.5))) == held
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"no music", b"MThd\0\0\0\x06\0\x01\0\x01\xe2\x50MTrk"],
-)
-def test_a_midi_file_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"no music", b"MThd\0\0\0\x06\0\x01\0\x01\xe2\x50MTrk"])
+def test_errors_name_invalid_midi_files(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.mid"
     path.write_bytes(content)
     with pytest.raises(LabelError, match="a.mid"):
         read_midi(path)
 
 
-def test_programs_are_instruments(tmp_path: Path) -> None:
+def test_midi_programs_determine_instruments(tmp_path: Path) -> None:
     section = 48, [(1.5, 2.0, 62, 70)]
     write_midi(tmp_path / "a.mid", [(40, [(0.5, 1.0, 60, 70)]), section])
     assert read_midi(tmp_path / "a.mid").instrument.tolist() == [INSTRUMENTS.index("violin"), -1]
 
 
-def silence(path: Path) -> None:
+def write_silence(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, np.zeros(800), 8000)
 
 
-def test_audio_and_labels_are_matched_by_stem_in_sub_folders(tmp_path: Path) -> None:
-    silence(tmp_path / "flac" / "a.flac")
-    silence(tmp_path / "b.wav")
-    silence(tmp_path / "c.aiff")
-    silence(tmp_path / "unlabelled.wav")
-    text(tmp_path / "tsv" / "a.tsv", "# onset,offset,note,velocity\n0.5\t1.0\t60.0\t64.0\n")
-    text(tmp_path / "b.csv", "0.1,0.2,61\n")
-    text(tmp_path / "c.csv", "0.1,0.2,61\n")
+def test_audio_and_labels_are_matched_by_stem(tmp_path: Path) -> None:
+    write_silence(tmp_path / "flac" / "a.flac")
+    write_silence(tmp_path / "b.wav")
+    write_silence(tmp_path / "c.aiff")
+    write_silence(tmp_path / "unlabelled.wav")
+    write_text(tmp_path / "tsv" / "a.tsv", "# onset,offset,note,velocity\n0.5\t1.0\t60.0\t64.0\n")
+    write_text(tmp_path / "b.csv", "0.1,0.2,61\n")
+    write_text(tmp_path / "c.csv", "0.1,0.2,61\n")
     collection = read_collection(tmp_path)
-    found = {recording.name: recording for recording in collection.recordings}
-    assert sorted(found) == ["a", "b", "c"]
-    assert found["a"].notes.onset.tolist() == [0.5]
-    assert found["a"].notes.velocity.tolist() == [64]
-    assert found["b"].notes.pitch.tolist() == [61]
+    recordings = {recording.name: recording for recording in collection.recordings}
+    assert sorted(recordings) == ["a", "b", "c"]
+    assert recordings["a"].notes.onset.tolist() == [0.5]
+    assert recordings["a"].notes.velocity.tolist() == [64]
+    assert recordings["b"].notes.pitch.tolist() == [61]
     assert collection.unlabelled == [tmp_path / "unlabelled.wav"]
     assert collection.failures == {}
 
 
-def test_which_of_two_files_is_not_guessed(tmp_path: Path) -> None:
+def test_ambiguous_files_are_rejected(tmp_path: Path) -> None:
     for name in ("a.wav", "b.wav", "b.flac"):
-        silence(tmp_path / name)
+        write_silence(tmp_path / name)
     for name in ("a.tsv", "a.mid", "b.csv"):  # a score, or an earlier output
-        text(tmp_path / name, "0.1,0.2,61\n")
+        write_text(tmp_path / name, "0.1,0.2,61\n")
     collection = read_collection(tmp_path)
     assert collection.recordings == []
     assert "several label files" in collection.failures["a"]
@@ -130,20 +129,22 @@ def test_which_of_two_files_is_not_guessed(tmp_path: Path) -> None:
         ([], "is not a folder"),
     ],
 )
-def test_a_folder_without_recordings_is_an_error(
+def test_folders_without_recordings_are_rejected(
     tmp_path: Path, names: list[str], problem: str
 ) -> None:
     for path in (tmp_path / "given" / name for name in names):
-        text(path, "0.1,0.2,61\n") if path.suffix == ".csv" else silence(path)
+        write_text(path, "0.1,0.2,61\n") if path.suffix == ".csv" else write_silence(path)
     with pytest.raises(LabelError, match=problem):
         read_collection(tmp_path / "given")
 
 
-def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None:
-    silence(tmp_path / "audio" / "x.ogg")
-    text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n1.5,2.0\n")
-    text(tmp_path / "notes" / "x.csv", "onset,offset,pitch,velocity\n0,12,71,64\n12,24,74,64\n")
-    text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
+def test_alignments_are_relative_to_the_start_in_info(tmp_path: Path) -> None:
+    write_silence(tmp_path / "audio" / "x.ogg")
+    write_text(tmp_path / "alignments" / "x.csv", "start,end\n1.0,1.5\n1.5,2.0\n")
+    write_text(
+        tmp_path / "notes" / "x.csv", "onset,offset,pitch,velocity\n0,12,71,64\n12,24,74,64\n"
+    )
+    write_text(tmp_path / "info.csv", "filename,start\nx,0:01:02\n")
     (recording,) = read_collection(tmp_path).recordings
     assert recording.notes.onset.tolist() == [63.0, 63.5]
     assert recording.notes.pitch.tolist() == [71, 74]
@@ -154,5 +155,5 @@ def test_alignments_count_from_the_start_that_info_gives(tmp_path: Path) -> None
     (tmp_path / "info.csv").rename(deeper / "info.csv")
     (recording,) = read_collection(tmp_path).recordings
     assert recording.notes.onset.tolist() == [63.0, 63.5]
-    text(deeper / "info.csv", "filename,start\nx,early\n")
+    write_text(deeper / "info.csv", "filename,start\nx,early\n")
     assert "cannot read" in read_collection(tmp_path).failures["x"]

@@ -1,4 +1,4 @@
-"""A miniature MusicNet archive in the original layout."""
+"""Fixture of a small MusicNet archive in the original layout."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from training.musicnet.stand_in import Note, write_recording
 
 SECONDS = 3.0
 TRAIN, VALIDATION, TEST = (1727, 1728), (2131, 1792), (2303, 1819)
-EXTENDED = 2556  # in the test folder and the extended set of ten, not in the paper's three
+EXTENDED = 2556  # in the test folder and the extended test set, but not in the paper's test set
 
 
 def scale(number: int) -> list[Note]:
-    """Return a rising scale of notes of 0.25 s, from another lowest note in each recording."""
+    """Return a rising scale of notes of 0.25 s. The lowest note depends on the recording."""
     step = SOURCE_RATE // 4
     return [(i * step, (i + 1) * step, 60 + number % 7 + 2 * i) for i in range(int(4 * SECONDS))]
 

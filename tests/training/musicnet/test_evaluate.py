@@ -1,4 +1,4 @@
-"""The paper's figure, note-level scores and training on a small archive."""
+"""Tests of evaluation and training on a small MusicNet archive."""
 
 import json
 from pathlib import Path
@@ -18,26 +18,26 @@ from training.musicnet.stand_in import HEADER
 from training.musicnet.windows import open_tracks
 
 
-def test_the_papers_figure_is_that_of_the_middle_frames(
+def test_the_paper_metric_uses_the_middle_frames(
     archive: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.json"
     command = ["--data-dir", str(archive), "--model", str(tiny_weights), "--json", str(out)]
     assert evaluate.main(["musicnet", *command, "--stride", "1280", "--jobs", "1"]) == 0
     report = json.loads(out.read_text())
-    assert set(report["mean"]) == {*FIGURES}  # note-level scores, by mir_eval
+    assert set(report["mean"]) == {*FIGURES}
     assert set(report["recordings"]) == {"2303", "1819"}
 
     rate, transcriber = 11_025, load(tiny_weights, dtype=torch.float32)
     predicted, truth = [], []
     for number in (2303, 1819):
         (track,) = open_tracks([find(archive)[number]], rate, archive / "again")
-        for begin in range(rate, len(track.audio) - WINDOW + 1, 10 * HOP):
-            heard = track.audio[begin - transcriber.config.context : begin + WINDOW]
-            window = torch.from_numpy(np.array(heard))
+        for start in range(rate, len(track.audio) - WINDOW + 1, 10 * HOP):
+            audio = track.audio[start - transcriber.config.context : start + WINDOW]
+            window = torch.from_numpy(np.array(audio))
             predicted.append(transcriber.predict(window[None])[0, 0, 31].numpy())
-            middle = begin + WINDOW // 2
-            sounding = {n for b, e, n in scale(number) if b // 4 <= middle < e // 4}
+            middle = start + WINDOW // 2
+            sounding = {note for on, off, note in scale(number) if on // 4 <= middle < off // 4}
             truth.append([note in sounding for note in range(128)])
     expected = average_precision_score(np.ravel(truth), np.ravel(predicted))
     assert report["paper"]["average_precision"] == pytest.approx(expected, rel=1e-3)
@@ -47,14 +47,14 @@ def test_the_papers_figure_is_that_of_the_middle_frames(
 
 
 def arguments(archive: Path, out: Path) -> list[str]:
-    """The paper's preset with a tiny network and four steps."""
-    small = """--music.model.rse.maps 4 --music.model.rse.blocks 1 --music.batch-size 2
+    """Return the arguments of a short run of the paper's preset with a small network."""
+    options = """--music.model.rse.maps 4 --music.model.rse.blocks 1 --music.batch-size 2
         --music.workers 1 --music.validation-windows 6 --loop.steps 4 --loop.bfloat16 False"""
-    where = ["--data-dir", str(archive), "--out", str(out)]
-    return ["musicnet", "--preset", "paper", *where, *small.split()]
+    paths = ["--data-dir", str(archive), "--out", str(out)]
+    return ["musicnet", "--preset", "paper", *paths, *options.split()]
 
 
-def test_the_papers_preset_trains_on_the_archive(
+def test_the_paper_preset_trains_on_the_archive(
     archive: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert run.main(arguments(archive, tmp_path / "once")) == 0
@@ -63,18 +63,18 @@ def test_the_papers_preset_trains_on_the_archive(
     assert 0 < card["validation"]["ap_middle"] <= 1
     assert card["data"]["test"] == [2303, 1819]
     assert card["config"]["sample_rate"] == 11_000
-    assert len(list((archive / "resampled-11000").glob("*.npy"))) == 3 + 2  # train, validation
+    assert len(list((archive / "resampled-11000").glob("*.npy"))) == 5  # 3 train, 2 validation
 
 
-def test_bad_archives_are_a_message_and_a_status(
+def test_invalid_archives_cause_an_error_message(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run.main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
     assert "nowhere (--data-dir)" in capsys.readouterr().err
     assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
-    said = capsys.readouterr().err
-    assert "is not the MusicNet archive" in said
-    assert "training/PAPER" in said
+    error = capsys.readouterr().err
+    assert "is not the MusicNet archive" in error
+    assert "training/PAPER" in error
     (archive / "train_labels" / "1728.csv").write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
     assert run.main(arguments(archive, tmp_path / "run")) == 1
     assert "does not belong to" in capsys.readouterr().err

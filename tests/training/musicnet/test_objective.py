@@ -1,4 +1,4 @@
-"""The terms of the paper's objective, each by hand."""
+"""Test of the terms of the paper's objective."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from training.musicnet.objective import TEXT_TERMS, FrameTerms, frame_loss
 NONE = FrameTerms(middle=0.0, regular=0.0, others=0.0, calibration=0.0, smoothing=0.0)
 
 
-def test_a_term_of_weight_zero_is_left_out() -> None:
+def test_each_term_has_its_own_weight() -> None:
     logits, raw = torch.randn(2, 3, PITCHES), torch.randn(2, 96, PITCHES)
     labels = (torch.rand(2, 3, PITCHES) < 0.1).float()
     calibrated = 2 * logits[:, 1]
@@ -27,8 +27,8 @@ def test_a_term_of_weight_zero_is_left_out() -> None:
     assert loss(middle=1.0)[0] == pytest.approx(entropy(logits[:, 1], labels[:, 1]))
     assert loss(regular=2.0)[0] == pytest.approx(2 * entropy(logits, labels))
     assert loss(calibration=1.0)[0] == pytest.approx(entropy(calibrated, labels[:, 1]))
-    quiet = torch.full_like(raw, 0.025)
-    assert loss(others=1.0)[0] == pytest.approx(entropy(raw - 4, quiet))
+    others_labels = torch.full_like(raw, 0.025)
+    assert loss(others=1.0)[0] == pytest.approx(entropy(raw - 4, others_labels))
     smoothed = 0.9 * labels + 0.05
     assert loss(middle=1.0, smoothing=0.1)[0] == pytest.approx(
         entropy(logits[:, 1], smoothed[:, 1])

@@ -1,4 +1,4 @@
-"""The archive and its windows: against the released code's example, and on a small archive."""
+"""Tests of MusicNet's archive and of its windows, also against the released code."""
 
 import itertools
 from contextlib import closing
@@ -31,16 +31,20 @@ RELEASED_RATE = 11_000
 
 
 def label_row(frame: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Frame labels (frames, PITCHES) as the released code stores them with the audio."""
+    """Return frame labels (frames, PITCHES) as the released code stores them with the audio."""
     row: NDArray[np.float32] = np.zeros((len(frame) + 1) * PITCHES, np.float32)
     row[: frame.size] = 1 + frame.ravel()
     return row
 
 
-def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
+def assert_labels(frame: NDArray[np.uint8], rows: NDArray[np.float32]) -> None:
+    assert all(np.array_equal(label_row(f), row) for f, row in zip(frame, rows, strict=True))
+
+
+def test_windows_equal_the_released_code(shared_dir: Path) -> None:
     path = shared_dir / "reference" / "oracles" / "musicnet_windows_example.npz"
     if not path.is_file():
-        pytest.skip(f"no {path.name}")
+        pytest.skip(f"no file {path}")
     with np.load(path) as file:
         x, intervals = file["x"], file["intervals"]
         raw, spectra = file["raw"], file["fourier1"]
@@ -49,62 +53,56 @@ def test_windows_are_those_of_the_released_code(shared_dir: Path) -> None:
     assert len(windows) == len(raw)
     batch = windows.read(range(len(raw)))
     assert np.array_equal(batch.audio, raw[:, 0])
-    assert all(
-        np.array_equal(label_row(f), r) for f, r in zip(batch.targets.frame, raw[:, 1], strict=True)
-    )
+    assert_labels(batch.targets.frame, raw[:, 1])
 
     windows = Windows([track], RELEASED_RATE, 1024, context=300)
-    heard = windows.read([1]).audio
-    begin = RELEASED_RATE + 1024
-    np.testing.assert_array_equal(heard[0], track.audio[begin - 300 : begin + WINDOW])
+    start = RELEASED_RATE + 1024
+    expected = track.audio[start - 300 : start + WINDOW]
+    np.testing.assert_array_equal(windows.read([1]).audio[0], expected)
     windows = Windows([track], RELEASED_RATE, 1024)
     batch = windows.read(range(len(windows)))
-    found = interleaved_spectrum(torch.from_numpy(batch.audio)).numpy()
-    np.testing.assert_allclose(found, spectra[:, 0], atol=1e-4)
-    assert all(
-        np.array_equal(label_row(f), r)
-        for f, r in zip(batch.targets.frame, spectra[:, 1], strict=True)
-    )
+    spectrum = interleaved_spectrum(torch.from_numpy(batch.audio)).numpy()
+    np.testing.assert_allclose(spectrum, spectra[:, 0], atol=1e-4)
+    assert_labels(batch.targets.frame, spectra[:, 1])
 
 
-def test_windows_are_numbered_through_the_recordings() -> None:
+def test_windows_are_numbered_across_recordings() -> None:
     rate = RELEASED_RATE
     lengths = (rate + WINDOW - 1, rate + WINDOW + 1023, rate + WINDOW)
-    none = np.zeros((0, 3), np.int64)
+    no_notes = np.zeros((0, 3), np.int64)
     tracks = [
-        Track(i, np.arange(length, dtype=np.float32) + 100_000 * i, none)
+        Track(i, np.arange(length, dtype=np.float32) + 100_000 * i, no_notes)
         for i, length in enumerate(lengths)
     ]
     windows = Windows(tracks, rate, 512)
     assert len(windows) == 0 + 2 + 1
-    begins = windows.read(range(3)).audio[:, 0]
-    assert begins.tolist() == [100_000 + rate, 100_000 + rate + 512, 200_000 + rate]
+    first_samples = windows.read(range(3)).audio[:, 0]
+    assert first_samples.tolist() == [100_000 + rate, 100_000 + rate + 512, 200_000 + rate]
     with pytest.raises(ValueError, match="too short"):
         Windows(tracks[:1], rate, 512)
 
 
-def test_batches_are_a_function_of_seed_and_step(archive: Path) -> None:
-    archived = Archive(archive, 11_025)
+def test_batches_depend_on_seed_and_step_only(archive: Path) -> None:
+    windows = Archive(archive, 11_025)
 
     def audio(step: int, readers: int, seed: int = 3) -> list[NDArray[np.float32]]:
-        with closing(archived.batches(6, seed, step, readers)) as stream:
+        with closing(windows.batches(6, seed, step, readers)) as stream:
             return [batch.audio for batch in itertools.islice(stream, 4)]
 
-    whole = audio(0, readers=1)
-    later = audio(2, readers=3)
-    assert np.array_equal(later[0], whole[2])
-    assert np.array_equal(later[1], whole[3])
-    assert not np.array_equal(audio(0, 1, seed=4)[0], whole[0])
+    first = audio(0, readers=1)
+    resumed = audio(2, readers=3)
+    assert np.array_equal(resumed[:2], first[2:])
+    assert not np.array_equal(audio(0, 1, seed=4)[0], first[0])
 
 
-def test_the_paper_trains_on_most_of_the_test_folder(archive: Path) -> None:
+def test_the_split_equals_that_of_the_paper(archive: Path) -> None:
     sets = split(find(archive))
     assert [source.number for source in sets["train"]] == [*TRAIN, EXTENDED]
     assert [source.number for source in sets["validation"]] == list(VALIDATION)
     assert [source.number for source in sets["test"]] == list(TEST)
 
 
-def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> None:
+def test_errors_name_empty_sets_and_incomplete_pairs(tmp_path: Path) -> None:
     write_recording(tmp_path, "train", TRAIN[0], scale(TRAIN[0]), SECONDS)
     with pytest.raises(ArchiveError, match="no recording for validation .of 2131"):
         split(find(tmp_path))
@@ -123,7 +121,7 @@ def test_sets_without_recordings_and_lonely_files_are_named(tmp_path: Path) -> N
         (f"{HEADER}\n100,50,1,60,0,1,Quarter\n", "out of range"),
     ],
 )
-def test_damaged_labels_are_named(archive: Path, text: str, message: str) -> None:
+def test_errors_name_corrupt_labels(archive: Path, text: str, message: str) -> None:
     (archive / "train_labels" / "1727.csv").write_text(text)
     with pytest.raises(ArchiveError, match=message):
         read_intervals(find(archive)[1727])

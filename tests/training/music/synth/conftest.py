@@ -1,4 +1,4 @@
-"""The bank of recorded notes, loaded once, and the level of a sound."""
+"""Fixture of the bank of recorded notes, and a helper that measures levels."""
 
 import numpy as np
 import pytest

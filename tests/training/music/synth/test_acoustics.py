@@ -1,3 +1,5 @@
+"""Tests of rooms, background sounds, MP3 coding and augmentation."""
+
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,14 +14,13 @@ from training.music.synth.noise import KINDS, Backgrounds, load_backgrounds, ran
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_direct_sound_is_not_delayed(seed: int) -> None:
+def test_rooms_do_not_delay_the_direct_sound(seed: int) -> None:
     rng = np.random.default_rng(seed)
     response = impulse_response(rng, Degradation())
-    # A burst of noise: its cross-correlation with the result peaks at the delay.
     burst = np.zeros(4096, np.float32)
     burst[1000:1400] = np.random.default_rng(0).standard_normal(400)
-    heard = np.convolve(burst, response)[: len(burst)]
-    first = np.argmax(np.abs(heard) > 0.1 * np.abs(heard).max())
+    output = np.convolve(burst, response)[: len(burst)]
+    first = np.argmax(np.abs(output) > 0.1 * np.abs(output).max())
     assert abs(int(first) - 1000) < 0.002 * SAMPLE_RATE
 
 
@@ -27,18 +28,21 @@ NOTHING = Degradation(*(0 for _ in fields(Degradation)))
 
 
 @pytest.mark.parametrize("name", sorted({f.name for f in fields(Degradation)} - {"suppressor"}))
-def test_each_setting_does_its_own_part(sounds: Backgrounds, name: str) -> None:
-    """Level, sign and offset always vary. Several seeds, because some noises are rare."""
-    before, around = noise(SAMPLE_RATE), Surroundings(sounds=sounds)
+def test_each_setting_changes_the_audio(sounds: Backgrounds, name: str) -> None:
+    """The correlation ignores level, sign and offset, which always vary. Some noises are rare, so
+    that the test needs several seeds."""
+    before, surroundings = noise(SAMPLE_RATE), Surroundings(sounds=sounds)
     for value in (0, 1):
         config = replace(NOTHING, **{name: value})
-        after = [augment(before, np.random.default_rng(seed), around, config) for seed in range(4)]
-        least = min(abs(float(np.corrcoef(before, one)[0, 1])) for one in after)
-        assert (least > 1 - 1e-9) == (not value or name == "quiet")
+        correlations = []
+        for seed in range(4):
+            after = augment(before, np.random.default_rng(seed), surroundings, config)
+            correlations.append(abs(float(np.corrcoef(before, after)[0, 1])))
+        assert (min(correlations) > 1 - 1e-9) == (not value or name == "quiet")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_backgrounds(sounds: Backgrounds, kind: str) -> None:
+def test_backgrounds_have_the_length_and_peak(sounds: Backgrounds, kind: str) -> None:
     rng = np.random.default_rng(1)
     out = random_background(2 * SAMPLE_RATE, rng, sounds, kind=kind)
     assert out.shape == (2 * SAMPLE_RATE,)
@@ -65,7 +69,7 @@ def test_mp3_is_aligned_to_the_sample(compression: float, samples: int) -> None:
     assert after.shape == before.shape
     assert after.dtype == np.float32
     assert delay(before, after) == 0
-    assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99  # the codec is lossy
+    assert 0.6 < np.corrcoef(before, after)[0, 1] < 0.99
 
 
 SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (
@@ -81,18 +85,18 @@ SEGMENTS: tuple[tuple[str, str, str, bool, int], ...] = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with half a second of noise for each of SEGMENTS."""
+    """Folder with 0.5 s of noise for each entry of SEGMENTS."""
     root, length = tmp_path_factory.mktemp("sounds"), SAMPLE_RATE // 2
     rng = np.random.default_rng(0)
     for stem in {segment[0] for segment in SEGMENTS}:
         soundfile.write(root / f"{stem}.wav", rng.uniform(-0.9, 0.9, 2 * length), SAMPLE_RATE)
     entries = [
         {"file": f"{stem}.wav", "kind": kind, "name": name, "speech": speech, "gm_key": key}
-        | {"start": length * (place % 2), "length": length}
-        for place, (stem, kind, name, speech, key) in enumerate(SEGMENTS)
+        | {"start": length * (index % 2), "length": length}
+        for index, (stem, kind, name, speech, key) in enumerate(SEGMENTS)
     ]
-    index = {"sample_rate": SAMPLE_RATE, "segments": entries}
-    (root / "noise.json").write_text(json.dumps(index))
+    content = {"sample_rate": SAMPLE_RATE, "segments": entries}
+    (root / "noise.json").write_text(json.dumps(content))
     return root
 
 
@@ -111,10 +115,10 @@ def test_voices_and_drums_are_held_out(folder: Path, sounds: Backgrounds) -> Non
 @pytest.mark.parametrize(
     "config",
     [Degradation(), Degradation(noise=1.0, drums=1.0, voice=1.0)],
-    ids=["usual", "recorded sounds beneath"],
+    ids=["default", "recorded sounds"],
 )
 @pytest.mark.parametrize("seed", range(6))
-def test_augmented_audio_is_finite_bounded_and_as_long(
+def test_augmented_audio_is_finite_and_bounded(
     sounds: Backgrounds, config: Degradation, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)

@@ -1,3 +1,5 @@
+"""Tests of score pieces, their performance and their instruments."""
+
 import json
 import shutil
 from pathlib import Path
@@ -24,12 +26,14 @@ def pieces(synth_config: SynthConfig) -> dict[str, Piece]:
 
 @pytest.mark.parametrize("ensemble", ["solo piano", "solo violin", "string quartet"])
 @pytest.mark.parametrize("seed", range(2))
-def test_a_performance_keeps_the_notes(pieces: dict[str, Piece], ensemble: str, seed: int) -> None:
+def test_a_performance_has_plausible_notes(
+    pieces: dict[str, Piece], ensemble: str, seed: int
+) -> None:
     piece = pieces[ensemble]
     notes, pedal = perform(piece, 5.0, 8.0, np.random.default_rng(seed))
     per_second = 4 * len(piece.programs)
-    figures = 2 if ensemble == "solo piano" else 1  # bass octaves and repeats
-    assert 0.6 * 7 * per_second < len(notes) < 1.5 * figures * 8 * per_second
+    max_ratio = 3.0 if ensemble == "solo piano" else 1.5  # Pianos add octaves and repeated notes.
+    assert 0.6 * 7 * per_second < len(notes) < max_ratio * 8 * per_second
     assert notes.onset.min() >= 0
     assert notes.onset.max() < 8.0
     assert (notes.offset > notes.onset).all()
@@ -41,7 +45,7 @@ def test_a_performance_keeps_the_notes(pieces: dict[str, Piece], ensemble: str, 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_held_out_timbres_stay_out_of_training(
+def test_training_never_uses_held_out_instruments(
     pieces: dict[str, Piece], bank: Bank, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -54,9 +58,7 @@ def test_held_out_timbres_stay_out_of_training(
         assert set(out.part.tolist()) <= set(range(len(voices)))
 
 
-def test_the_pedal_holds_piano_notes_alone_and_is_capped(
-    pieces: dict[str, Piece], bank: Bank
-) -> None:
+def test_the_pedal_extends_piano_notes_only(pieces: dict[str, Piece], bank: Bank) -> None:
     piece = pieces["solo piano"]
     pedalled = 0
     for seed in range(12):
@@ -76,35 +78,33 @@ def test_the_pedal_holds_piano_notes_alone_and_is_capped(
     assert pedalled > 6
 
 
-def test_the_cache_is_used_and_gives_the_same(
-    bank: Bank, synth_config: SynthConfig, tmp_path: Path
-) -> None:
-    shutil.copy(synth_config.root / "bank_index.json", tmp_path)  # but no sounds
-    again = load_bank(tmp_path, synth_config.cache)
-    np.testing.assert_array_equal(bank.samples, again.samples)
+def test_the_bank_is_cached(bank: Bank, synth_config: SynthConfig, tmp_path: Path) -> None:
+    shutil.copy(synth_config.root / "bank_index.json", tmp_path)  # without the sounds
+    cached = load_bank(tmp_path, synth_config.cache)
+    np.testing.assert_array_equal(bank.samples, cached.samples)
     for name, entry in bank.instruments.items():
-        np.testing.assert_array_equal(entry.audible, again.instruments[name].audible)
+        np.testing.assert_array_equal(entry.audible, cached.instruments[name].audible)
 
 
-def test_scores_that_keep_their_instruments_get_those_of_their_programs(
+def test_programs_determine_instruments_unless_reorchestrated(
     bank: Bank, pieces: dict[str, Piece], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("training.music.synth.perform.OTHERS_PIANO", 0.0)
     monkeypatch.setattr("training.music.synth.perform.REORCHESTRATED", 0.0)
     piece, usable = pieces["string quartet"], list(bank.instruments.values())
-    players = assign_instruments(piece, piece.notes, usable, np.random.default_rng(3))
-    assert [entry.class_name for entry in players] == ["violin", "cello"]
+    assigned = assign_instruments(piece, piece.notes, usable, np.random.default_rng(3))
+    assert [entry.class_name for entry in assigned] == ["violin", "cello"]
 
 
-def test_a_piece_is_what_its_file_says(pieces: dict[str, Piece]) -> None:
+def test_pieces_equal_their_midi_files(pieces: dict[str, Piece]) -> None:
     quartet = pieces["string quartet"]
     assert quartet.programs == (40, 42)
     assert not quartet.expressive
     upper = quartet.notes.where(quartet.notes.part == 0)
-    want = np.array(melody(40, 60, 84, 3))
-    np.testing.assert_allclose(upper.onset, want[:, 0], atol=1e-3)
-    np.testing.assert_allclose(upper.offset, want[:, 1], atol=1e-3)
-    np.testing.assert_array_equal(upper.pitch, want[:, 2])
+    expected = np.array(melody(40, 60, 84, 3))
+    np.testing.assert_allclose(upper.onset, expected[:, 0], atol=1e-3)
+    np.testing.assert_allclose(upper.offset, expected[:, 1], atol=1e-3)
+    np.testing.assert_array_equal(upper.pitch, expected[:, 2])
     assert (np.diff(quartet.notes.onset) >= 0).all()
     np.testing.assert_allclose(pieces["solo piano"].pedal, [[1, 2], [3, 39]], atol=2e-3)
 
@@ -128,7 +128,7 @@ def test_the_pedal_never_shortens_a_note(
         assert np.isclose(after, down[0] if down else before)
 
 
-def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_path: Path) -> None:
+def test_additional_bundles_are_read(synth_config: SynthConfig, tmp_path: Path) -> None:
     index = json.loads((synth_config.root / "midi_index.json").read_text())
     shutil.copy(synth_config.root / "midi_index.json", tmp_path)
     shutil.copy(synth_config.root / "midi_open.zip", tmp_path)
@@ -137,12 +137,12 @@ def test_further_bundles_are_read_where_they_lie(synth_config: SynthConfig, tmp_
     (tmp_path / "midi_perf_index.json").write_text(json.dumps(index))
     shutil.copy(synth_config.root / "midi_open.zip", tmp_path / "midi_perf.zip")
     pieces = load_pieces(tmp_path, "train")
-    assert len(pieces) == 4  # what another system transcribed is left out
+    assert len(pieces) == 4  # without the piece that another system transcribed
     assert pieces[-1].ensemble == index["pieces"][1]["ensemble"]
     assert pieces[-1].collection == "open"
 
 
-def test_keyboard_passages_gain_bass_octaves_and_fast_repeats(pieces: dict[str, Piece]) -> None:
+def test_piano_performances_add_octaves_and_repeated_notes(pieces: dict[str, Piece]) -> None:
     piece = pieces["solo piano"]
     lowest, repeats = [], []
     for seed in range(40):
@@ -150,6 +150,6 @@ def test_keyboard_passages_gain_bass_octaves_and_fast_repeats(pieces: dict[str, 
         lowest.append(int(notes.pitch.min(initial=127)))
         gaps = [np.diff(notes.onset[notes.pitch == pitch]) for pitch in np.unique(notes.pitch)]
         repeats.append(int((np.concatenate(gaps) < 0.26).sum()))
-    written = int(piece.notes.pitch.min())
-    assert 1 <= sum(low < written - 5 for low in lowest) <= 20
+    lowest_written = int(piece.notes.pitch.min())
+    assert 1 <= sum(pitch < lowest_written - 5 for pitch in lowest) <= 20
     assert 2 <= sum(count > 2 for count in repeats) <= 25

@@ -1,4 +1,4 @@
-"""A synthetic speaker is analysed and sings."""
+"""Tests of singing voices, with a synthetic speaker."""
 
 import json
 
@@ -29,7 +29,7 @@ SECONDS = 10.0
 
 
 def speech() -> np.ndarray:
-    """Return vowels of 0.2 s, each after a hiss."""
+    """Return SYLLABLES syllables, each a hiss and a vowel of 0.2 s."""
     rng = np.random.default_rng(0)
     time = np.arange(int(0.2 * RATE)) / RATE
     vowel = sum(
@@ -43,9 +43,9 @@ def speech() -> np.ndarray:
 
 
 def habits(rng: np.random.Generator, **settings: float) -> Habits:
-    made = Habits(rng)
-    vars(made).update(settings)
-    return made
+    singer_habits = Habits(rng)
+    vars(singer_habits).update(settings)
+    return singer_habits
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +54,21 @@ def singer(tmp_path_factory: pytest.TempPathFactory) -> Singer:
     soundfile.write(root / "a.wav", 0.5 * speech(), RATE)
     files = [{"file": "a.wav", "speaker": "A", "held_out": True}]
     (root / "speech.json").write_text(json.dumps({"files": files}))
-    (one,) = load_singers(root, root / "cache")
-    return one
+    (singer,) = load_singers(root, root / "cache")
+    return singer
 
 
-def test_syllables_of_a_speaker_are_found(singer: Singer) -> None:
+def test_syllables_of_a_speaker_are_detected(singer: Singer) -> None:
     assert singer.held_out
     assert len(singer.syllables) == SYLLABLES
     assert singer.pitch == pytest.approx(69 + 12 * np.log2(SPEAKER_HZ / 440), abs=0.2)
-    for one in singer.syllables:
-        assert one.begin <= one.voiced <= one.vowel < one.release <= one.end
-        assert 20 < one.release - one.vowel < 50  # frames of 5 ms
+    for syllable in singer.syllables:
+        assert syllable.begin <= syllable.voiced <= syllable.vowel
+        assert syllable.vowel < syllable.release <= syllable.end
+        assert 20 < syllable.release - syllable.vowel < 50  # frames of 5 ms
 
 
-def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
+def test_sung_notes_have_the_labelled_pitch_and_onset(singer: Singer) -> None:
     rng = np.random.default_rng(3)
     written = notes_of([0.5, 1.5, 2.0, 3.5], [1.4, 2.0, 3.0, 4.5], [52, 55, 55, 50], 90)
     steady = habits(rng, vibrato=0, detune=0, drift=0, tuning=0, scoop=0, fall=0)
@@ -75,16 +76,16 @@ def test_a_melody_is_sung_as_labelled(singer: Singer) -> None:
     assert sung.notes.pitch.tolist() == written.pitch.tolist()
     assert np.abs(sung.notes.onset - written.onset).max() < 0.01
     assert len(sung.audio) == 5 * SAMPLE_RATE
-    heard = soxr.resample(sung.audio.astype(float), SAMPLE_RATE, RATE)
-    hertz, _ = pyworld.harvest(heard, RATE, 70, 800, 5.0)
+    resampled = soxr.resample(sung.audio.astype(float), SAMPLE_RATE, RATE)
+    hertz, _ = pyworld.harvest(resampled, RATE, 70, 800, 5.0)
     for onset, offset, pitch in zip(
         sung.notes.onset, sung.notes.offset, sung.notes.pitch, strict=True
     ):
         inside = hertz[int(200 * onset) + 16 : int(200 * offset) - 16]
-        found = 69 + 12 * np.log2(np.median(inside[inside > 0]) / 440)
-        assert found == pytest.approx(pitch, abs=0.3)
-    quiet = sung.audio[int(3.15 * SAMPLE_RATE) : int(3.3 * SAMPLE_RATE)]
-    assert np.abs(quiet).max() < 0.05 * np.abs(sung.audio).max()
+        sung_pitch = 69 + 12 * np.log2(np.median(inside[inside > 0]) / 440)
+        assert sung_pitch == pytest.approx(pitch, abs=0.3)
+    rest = sung.audio[int(3.15 * SAMPLE_RATE) : int(3.3 * SAMPLE_RATE)]
+    assert np.abs(rest).max() < 0.05 * np.abs(sung.audio).max()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -109,7 +110,7 @@ def test_notes_have_the_nearest_pitch(singer: Singer) -> None:
     assert (sharp.notes.pitch == written.pitch).all()
 
 
-def test_a_slide_to_the_same_pitch_is_no_note(singer: Singer) -> None:
+def test_slides_to_the_same_pitch_join_notes(singer: Singer) -> None:
     rng = np.random.default_rng(5)
     onsets = np.arange(0.5, 8.5, 0.5)
     written = notes_of(onsets, onsets + 0.5, [52, 53] * 8, 90)
@@ -120,9 +121,9 @@ def test_a_slide_to_the_same_pitch_is_no_note(singer: Singer) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0.01, 2), st.integers(30, 90)), max_size=20))
-def test_a_line_has_one_note_at_a_time(notes: list[tuple[float, float, int]]) -> None:
+def test_a_line_is_monophonic(notes: list[tuple[float, float, int]]) -> None:
     onset, length, pitch = np.array(sorted(notes)).reshape(-1, 3).T
-    one = line(notes_of(onset, onset + length, pitch))
-    assert (np.diff(one.onset) > CHORD_S).all()
-    assert (one.offset[:-1] <= one.onset[1:]).all()
-    assert (one.offset - one.onset >= SHORTEST_S).all()
+    melody = line(notes_of(onset, onset + length, pitch))
+    assert (np.diff(melody.onset) > CHORD_S).all()
+    assert (melody.offset[:-1] <= melody.onset[1:]).all()
+    assert (melody.offset - melody.onset >= SHORTEST_S).all()

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import LIVE, PAPER, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
+from model.symbols import SymbolConfig, SymbolNetwork
+from model.transcriber import TranscriptionModel
 
 TINY = replace(
     LIVE, front_end=FilterbankConfig(channels=2, convolutions=1), rse=RSEConfig(maps=4, blocks=1)
@@ -15,6 +17,12 @@ FILTERBANK = replace(
     LIVE, rse=SMALL, front_end=FilterbankConfig(channels=8, convolutions=1, lookahead=256)
 )
 STRIDED = replace(PAPER, rse=SMALL)
+
+
+def build_network(config: ModelConfig | SymbolConfig) -> TranscriptionModel | SymbolNetwork:
+    if isinstance(config, ModelConfig):
+        return TranscriptionModel(config)
+    return SymbolNetwork(config)
 
 
 def assert_same_outputs(

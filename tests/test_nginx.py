@@ -44,7 +44,7 @@ SONG = pcm16(
     )
 )
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
-MAX_SESSIONS = 3  # of each process
+MAX_SESSIONS = 3  # per process
 KEY = "rse_a-key-of-the-processes"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
@@ -240,9 +240,7 @@ async def test_rate_limits_permit_many_users_behind_one_address(
     assert [response.count(b"HTTP/1.1 200 ") for response in responses] == 30 * [60]
 
 
-async def test_unauthorised_uploads_are_not_buffered(
-    pair: tuple[list[RunningServer], str],
-) -> None:
+async def test_unauthorised_uploads_are_not_buffered(pair: tuple[list[RunningServer], str]) -> None:
     """The response arrives before the end of the body."""
     async with asyncio.timeout(TIMEOUT_S):
         reader, writer = await start_upload(int(pair[1].rpartition(":")[2]), "x")

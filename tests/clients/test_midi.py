@@ -84,10 +84,7 @@ def test_each_instrument_has_its_own_channel() -> None:
         ("note_off", 0, 60, 64),
     ]
     out.close()
-    assert take_messages(port) == [
-        ("note_off", 1, 60, 64),
-        ("control_change", 1, 64, 0),
-    ]
+    assert take_messages(port) == [("note_off", 1, 60, 64), ("control_change", 1, 64, 0)]
 
 
 def test_silence_ends_notes_and_releases_the_pedal() -> None:

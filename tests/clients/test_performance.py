@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from clients import client as client_module
 from clients.client import MAX_ATTEMPTS_WITHOUT_PROGRESS, TranscriptionClient
-from clients.events import (
-    ConnectError,
-    ConnectionLostError,
-    Disconnected,
-    Event,
-    Gap,
-    ServerError,
-)
+from clients.events import ConnectError, ConnectionLostError, Disconnected, Event, Gap, ServerError
 from clients.performance import AudioBuffer
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fake_service import Behaviour, FakeService, unused_address
@@ -104,9 +97,7 @@ async def test_a_rejected_resume_ends_notes_and_continues(code: str) -> None:
     assert [event for event in events if isinstance(event, Gap)] == []
 
 
-async def test_dropped_audio_is_reported_as_a_gap(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_dropped_audio_is_reported_as_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "MAX_BUFFERED_S", 3.0)
     behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
     async with FakeService(behaviour).running() as service:
@@ -150,9 +141,7 @@ async def test_the_client_stops_retrying_without_progress() -> None:
     assert_no_stuck_note(events)
 
 
-async def test_stop_without_a_connection_does_not_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_stop_without_a_connection_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FIRST_DELAY_S", "MAX_DELAY_S"):
         monkeypatch.setattr(client_module, name, 3600.0)
     with unused_address() as url:

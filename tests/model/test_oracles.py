@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from model.config import ModelConfig
 from model.import_tf import from_released, infer_config
 from model.symbols import SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
+from tests.networks import build_network
 from tests.paths import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
@@ -30,10 +30,7 @@ def load_oracle(path: Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     shapes = {name: tuple(value.shape) for name, value in variables.items()}
     config = infer_config(shapes, "recorded")
     assert config.rse.blocks == blocks
-    network: nn.Module
-    network = (
-        TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
-    )
+    network = build_network(config)
     network.load_state_dict(from_released(network, variables))
     return network.eval(), arrays
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from model.config import PITCHES, ModelConfig, RSEConfig
 from model.predict import BATCH, main
 from model.storage import save_weights
-from model.symbols import SymbolConfig, SymbolNetwork
+from model.symbols import SymbolConfig
 from model.transcriber import StridedNetwork, TranscriptionModel
-from tests.networks import TINY
+from tests.networks import TINY, build_network
 
 TINY_RSE = RSEConfig(maps=4, blocks=1)
 STRIDED = ModelConfig(rse=TINY_RSE, heads=("frame", "onset"))
@@ -21,10 +21,7 @@ SYMBOLS = SymbolConfig(7, 3, TINY_RSE)
 
 
 def save_network(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path, torch.nn.Module]:
-    network: torch.nn.Module
-    network = (
-        TranscriptionModel(config) if isinstance(config, ModelConfig) else SymbolNetwork(config)
-    )
+    network = build_network(config)
     path = folder / "w.safetensors"
     save_weights(network, {"config": config.to_json()}, path)
     return path, network.eval()

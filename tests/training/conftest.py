@@ -158,10 +158,7 @@ def synth_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def synth_config(synth_root: Path, tmp_path_factory: pytest.TempPathFactory) -> SynthConfig:
     return SynthConfig(
-        root=synth_root,
-        cache=tmp_path_factory.mktemp("cache"),
-        excerpt_s=5.0,
-        pool_excerpts=3,
+        root=synth_root, cache=tmp_path_factory.mktemp("cache"), excerpt_s=5.0, pool_excerpts=3
     )
 
 

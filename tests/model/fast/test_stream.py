@@ -22,9 +22,7 @@ CONFIGS = {
     "live": replace(LIVE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=1)),
     "accurate": replace(ACCURATE, front_end=_SMALL, rse=RSEConfig(maps=6, blocks=2)),
     "no look-ahead": replace(
-        LIVE,
-        front_end=replace(_SMALL, lookahead=128, convolutions=0),
-        rse=RSEConfig(maps=6),
+        LIVE, front_end=replace(_SMALL, lookahead=128, convolutions=0), rse=RSEConfig(maps=6)
     ),
 }
 EACH_CONFIG = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

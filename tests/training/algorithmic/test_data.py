@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.algorithmic.data import (
-    BINS,
-    PLUS,
-    PROBLEMS,
-    TIMES,
-    Problem,
-    make_bins,
-)
+from training.algorithmic.data import BINS, PLUS, PROBLEMS, TIMES, Problem, make_bins
 
 # Numbers of examples per bin in the released code's data set.
 RELEASED_SIZES = {"addition": {8: 162, 16: 28_941}, "sorting": {8: 51_184, 16: 84_000}}

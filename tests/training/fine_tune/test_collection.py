@@ -10,13 +10,7 @@ from model.config import SAMPLE_RATE
 from service.engine.local import LocalEngine
 from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.fine_tune.collection import (
-    Own,
-    at_concert_pitch,
-    read_own,
-    split,
-    tuning_cents,
-)
+from training.fine_tune.collection import Own, at_concert_pitch, read_own, split, tuning_cents
 from training.music.notes import notes_of
 from training.music.real import RealRecording
 

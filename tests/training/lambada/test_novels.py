@@ -6,13 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.lambada.novels import (
-    TextError,
-    is_collection,
-    read_novels,
-    sentence_starts,
-    tokenise,
-)
+from training.lambada.novels import TextError, is_collection, read_novels, sentence_starts, tokenise
 from training.lambada.passages import (
     APART,
     Passages,

@@ -15,13 +15,7 @@ from model.import_tf import from_released, infer_config
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import SHARED
-from training.loop.optimizer import (
-    ADAM_SIZE,
-    Muon,
-    ReleasedRAdam,
-    parameter_groups,
-    schedule,
-)
+from training.loop.optimizer import ADAM_SIZE, Muon, ReleasedRAdam, parameter_groups, schedule
 from training.loop.symbol_losses import (
     algorithmic_accuracy,
     algorithmic_loss,

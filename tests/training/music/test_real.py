@@ -46,7 +46,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     notes = [(onset, offset, pitch, 64) for pitch, onset, offset in PLAYED]
     write_midi(root / "score.mid", [(0, notes)])
     entries: list[dict[str, Any]] = []
-    rates = {"one": 16_000, "two": SAMPLE_RATE, "validation": 16_000, "unlabelled": 8000}
+    rates = {"piano": 16_000, "tones": SAMPLE_RATE, "validation": 16_000, "unlabelled": 8000}
     for name, rate in rates.items():
         soundfile.write(root / f"{name}.wav", play(PLAYED, LENGTH_S, rate), rate)
         split = "validation" if name == "validation" else "train"
@@ -54,7 +54,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     entries[0] |= {"instruments": "solo piano (a grand)"}
     entries[1] |= {"instruments": "tones"}
     entries[3]["score"] = None
-    (root / "ornaments" / "one.tsv").write_text("score_s\tsign\n2.0\ttrill\n")
+    (root / "ornaments" / "piano.tsv").write_text("score_s\tsign\n2.0\ttrill\n")
     (root / "index.json").write_text(json.dumps(entries))
     monkeypatch.setattr("training.music.real.load", lambda _: FakeTranscriber())
     return root
@@ -64,24 +64,25 @@ def test_alignments_are_cached(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
-    one, two = load_scored(corpus, cache, "train")
-    assert (one.name, two.name) == ("one", "two")
-    for recording in (one, two):
+    piano, tones = load_scored(corpus, cache, "train")
+    assert (piano.name, tones.name) == ("piano", "tones")
+    for recording in (piano, tones):
         assert len(recording.audio) == pytest.approx(LENGTH_S * SAMPLE_RATE, abs=2)
         assert recording.notes.pitch.tolist() == [pitch for pitch, _, _ in PLAYED]
         assert recording.notes.onset == pytest.approx([on for _, on, _ in PLAYED], abs=0.02)
         assert not recording.notes.velocity.any()
-    assert set(one.notes.instrument) == {INSTRUMENTS.index("piano")}
-    assert set(two.notes.instrument) == {-1}
-    assert set(one.unknown[one.unknown[:, 3] == 3, 2]) == {79, 80, 81, 82, 83}  # at the trill
-    assert set(two.unknown[:, 3]) == {1}
+    assert set(piano.notes.instrument) == {INSTRUMENTS.index("piano")}
+    assert set(tones.notes.instrument) == {-1}
+    uncertain_onsets = piano.unknown[:, 3] == FRAME_UNKNOWN | ONSET_UNKNOWN
+    assert set(piano.unknown[uncertain_onsets, 2]) == {79, 80, 81, 82, 83}  # at the trill
+    assert set(tones.unknown[:, 3]) == {FRAME_UNKNOWN}
     monkeypatch.setattr("training.music.real.align_files", None)
-    assert [r.name for r in load_scored(corpus, cache, "train")] == ["one", "two"]
+    assert [r.name for r in load_scored(corpus, cache, "train")] == ["piano", "tones"]
 
 
 def test_excluded_recordings_and_other_splits_are_omitted(corpus: Path, tmp_path: Path) -> None:
-    (two,) = load_scored(corpus, tmp_path / "cache", "train", ("one",))
-    assert two.name == "two"
+    (tones,) = load_scored(corpus, tmp_path / "cache", "train", ("piano",))
+    assert tones.name == "tones"
     (validation,) = load_scored(corpus, tmp_path / "cache", "validation")
     assert validation.name == "validation"
 

@@ -11,21 +11,10 @@ from numpy.typing import NDArray
 
 from model.config import PITCHES, WINDOW
 from model.front_end.strided import interleaved_spectrum
-from tests.training.musicnet.conftest import (
-    EXTENDED,
-    SECONDS,
-    TEST,
-    TRAIN,
-    VALIDATION,
-    scale,
-)
+from tests.training.musicnet.conftest import EXTENDED, SECONDS, TEST, TRAIN, VALIDATION, scale
 from training.musicnet.layout import ArchiveError, find, read_intervals, split
 from training.musicnet.stand_in import HEADER, write_recording
-from training.musicnet.windows import (
-    Archive,
-    Track,
-    Windows,
-)
+from training.musicnet.windows import Archive, Track, Windows
 
 RELEASED_RATE = 11_000
 

@@ -88,7 +88,7 @@ def test_sung_notes_have_the_labelled_pitch_and_onset(singer: Singer) -> None:
     assert np.abs(rest).max() < 0.05 * np.abs(sung.audio).max()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_any_melody_can_be_sung(singer: Singer, seed: int) -> None:
     rng = np.random.default_rng(seed)
     melody = shift_to_range(line(random_melody(SECONDS, rng)), singer, rng)

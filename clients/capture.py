@@ -40,8 +40,7 @@ class Microphone:
         """Raises DeviceError if the device or channel does not exist.
 
         device: number of the device, or part of its name. None means the system's default.
-        channel: the only channel to record, counted from 1. None means the first two channels,
-            interleaved, or the only channel of the device.
+        channel: the only channel to record, counted from 1. None means the first two, interleaved.
         """
         self._sounddevice = sounddevice
         self._device = device

@@ -186,8 +186,7 @@ class ModelConfig:
     @property
     def preroll_hops(self) -> int:
         """Number of hops after which a front-end that starts in mid-stream returns the same bits as
-        one that started with the stream. By then, it has replaced all columns and cached
-        results."""
+        one that started with the stream: it has replaced all columns and cached results."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
@@ -212,10 +211,8 @@ class ModelConfig:
         if kind == "filterbank":  # older cards contain constants, which are now no fields
             constants = vars(FilterbankConfig) | {"history": True}
             fields = {item.name for item in dataclasses.fields(FilterbankConfig)}
-            for name, value in list(front.items()):
-                constant = tuple(value) if isinstance(value, list) else value
-                if name not in fields and constants.get(name) == constant:
-                    del front[name]
+            values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
+            front = {k: v for k, v in values.items() if k in fields or constants.get(k) != v}
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 

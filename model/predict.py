@@ -54,8 +54,7 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
         return load_symbol_network(name_or_path)
     network = load(name_or_path, dtype=torch.float32).network
     if not isinstance(network, StridedNetwork):
-        message = f"{name_or_path} is neither a symbol network nor a network on the waveform"
-        raise WeightsError(message)
+        raise WeightsError(f"{name_or_path} is neither a symbol network nor a waveform network")
     return network
 
 
@@ -65,8 +64,8 @@ def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray
     for inputs of the wrong shape or type, and for symbols outside the vocabulary."""
     is_real = inputs.dtype.kind in "biuf"
     if inputs.ndim != 2 or not inputs.size or not is_real or not np.isfinite(inputs).all():
-        found = f"{inputs.dtype} of shape {inputs.shape}"
-        raise ValueError(f"expected finite numbers (batch, length), got {found}")
+        actual = f"{inputs.dtype} {inputs.shape}"
+        raise ValueError(f"expected finite numbers (batch, length), got {actual}")
     if isinstance(network, SymbolNetwork):
         batch, last = torch.from_numpy(inputs.astype(np.int64)), network.config.vocabulary - 1
         if not np.array_equal(batch, inputs) or batch.min() < 0 or batch.max() > last:

@@ -34,8 +34,7 @@ def shipped() -> list[str]:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """Return the .safetensors file of a shipped name or path. Raises WeightsError if it is
-    missing."""
+    """Return the .safetensors file of a shipped name or path. Raises WeightsError if missing."""
     path = Path(name_or_path)
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"

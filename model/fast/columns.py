@@ -82,9 +82,8 @@ class ColumnNetwork:
 
         Args:
             audio: samples from the start of the first window to the end of the last.
-            new_hops: number of hops between windows, at most ``longest_slide``. For the first
-                window of a stream, it is ``first``. If there are several windows, it must be at
-                least :attr:`reach`.
+            new_hops: number of hops between windows, at most ``longest_slide``, and at least
+                :attr:`reach` for several windows. For the first window of a stream: ``first``.
             windows: number of windows.
             shift: number of bins by which the filters of the new frames are shifted upwards.
         """
@@ -134,7 +133,6 @@ class ColumnNetwork:
 
 
 def _repeat(column: Tensor, count: int) -> Tensor:
-    """Repeat a column ``count`` times."""
     return column.repeat(1, count, 1, 1)
 
 

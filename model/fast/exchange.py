@@ -100,8 +100,7 @@ class FirstHalf:
             remainder = hops[0] % (span * self._frames)
             cached_hop, before = cache.get(remainder, (None, None))
             first = moved = 0  # first changed patch, and number of positions by which outputs move
-            if cached_hop is not None and self._reusable(span, hops[0] - cached_hop):
-                age = hops[0] - cached_hop
+            if cached_hop is not None and self._reusable(span, age := hops[0] - cached_hop):
                 first, moved = self._first(span, age), age // self._frames * self._octaves
             if layer:
                 new = self._layer(x, layer - 1, first)

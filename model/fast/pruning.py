@@ -38,9 +38,9 @@ def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:
 
 
 def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
-    """Return the layers of a network on 2^bits elements, with only the units that affect these
-    output positions. The first half of the first block keeps all units: each output needs all
-    inputs."""
+    """Return the layers of a network on 2^bits elements, with only the units that affect the output
+    at these positions. The first half of the first block has all units: they affect every output.
+    """
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
     sources = {  # for each address, the address of the element that the permutation moves there

@@ -206,8 +206,7 @@ class SpectralPeaks:
         return torch.where(strongest[..., 0, 0] > self._silence + _SILENT_DB / DB_SCALE, row, 0.0)
 
     def of_windows(self, features: Tensor, frames: range) -> Tensor:
-        """Return the row CENTS of frames, (batch, frames, PITCHES). features: (batch, bins,
-        GRID)."""
+        """Map features, (batch, bins, GRID), to the row CENTS, (batch, len(frames), PITCHES)."""
         selected = features[..., frames.start : frames.stop].float().transpose(1, 2)
         peaks = self(F.pad(selected, (0, 1), value=self._silence).flatten(0, 1))
         return peaks.view(len(features), len(frames), PITCHES)

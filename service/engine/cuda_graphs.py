@@ -1,12 +1,12 @@
 """Runs batches on a GPU, with the complete network recorded as a CUDA graph.
 
 The network consists of hundreds of small kernels. The GPU runs them faster than the CPU can launch
-them, so a CUDA graph launches all of them together. The shapes in a graph are fixed. Each range of
-positions therefore has several graphs, one for each batch size that is a power of two. A bucket is
-such a graph with its buffers. If a batch is smaller than its bucket, the remaining rows of the
-buffer keep windows of earlier batches, and their results are ignored.
+them, so a CUDA graph launches all of them together. The shapes in a graph are fixed. There is
+therefore one graph, called a bucket, for each range of positions and each batch size that is a
+power of two. Unused rows of a bucket keep windows of earlier batches, and their results are
+ignored.
 
-Each window is copied in full, and all its filterbank frames are computed again. On a GPU this is
+Each window is copied in full, and all its filterbank frames are computed again. On a GPU, this is
 cheaper than storing the state of every stream. A runner is not thread-safe.
 """
 

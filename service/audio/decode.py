@@ -17,7 +17,7 @@ from service.audio.resample import Resampler
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
-BLOCK_SAMPLES = 1 << 14  # block size of a ``SampleArray``, per channel
+BLOCK_SAMPLES = 1 << 14  # samples per channel in each block of a ``SampleArray``
 
 
 class SampleArray:

@@ -68,7 +68,7 @@ def container_name(data: bytes) -> str | None:
 
 
 def is_noise(samples: NDArray[np.float32]) -> bool:
-    """True for white noise close to full scale; samples: [n], full scale 1.0."""
+    """Return True for white noise close to full scale. samples: [n], full scale 1.0."""
     power = float(samples @ samples)
     if power < MIN_RMS**2 * len(samples):
         return False

@@ -10,7 +10,7 @@ are therefore chosen for each block of 100 ms:
 The sum includes silent channels, so that a channel is audible as soon as it becomes active. The
 thresholds have hysteresis, and a silent block changes nothing. To avoid clicks, the weights change
 linearly. In a stream they change during the block after the measured block. A recording is mixed
-with a delay, so that they change during the block before it, and no onset is lost.
+with a delay. Its weights change during the block before the measured block, so no onset is lost.
 
 The page mixes a microphone's channels by the same rules (``audio/downmix.js``).
 """

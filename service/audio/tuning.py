@@ -1,6 +1,6 @@
 """Estimates the deviation of a performance from A4 = 440 Hz, and shifts the filterbank to match.
 
-In another tuning, all notes deviate from the network's pitches by about the same number of cents.
+In another tuning, all notes deviate by about the same number of cents from the network's pitches.
 Each block of audio yields a vector: the mean of exp(2 pi i deviation / 100 cents) over its spectral
 peaks, weighted by their amplitudes. The angle of the leaky sum of these vectors gives the deviation
 of the performance. The sum is longer if the vectors agree. The network then uses filters that are
@@ -34,7 +34,7 @@ TOLERANCE_CENTS = 17.0  # remaining deviation (half a bin) above which the shift
 # The same limit if the new shift would assign the notes to neighbouring pitches. A performance
 # halfway between two pitches keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
-_DECAY = 0.97  # factor of the sum per block: half of the sum is at most 8.5 s old
+_DECAY = 0.97  # factor of the sum per block: the last 8.5 s have half of the total weight
 # Minimum length of the sum, in total and per block, at which the shift may change. Instruments
 # reach 0.3 to 0.9 per block, so the shift follows after 1 to 4 s. Singers reach 0.1 to 0.3.
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
@@ -90,7 +90,7 @@ UNKNOWN = Tuning()
 
 
 class Tuner:
-    """Tracks the tuning of one stream of samples at the model's rate, unless it is fixed."""
+    """Tracks the tuning of one stream of samples at the model's rate, or returns a fixed tuning."""
 
     def __init__(
         self,
@@ -152,7 +152,8 @@ class Tuner:
         return 100 / self._bins * self.at(end).shift - reference_cents
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, which is short if few peaks are steady; None without any."""
+        """Return the block's vector, or None if no peak is steady. Few steady peaks give a short
+        vector."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]

@@ -10,8 +10,8 @@ over the note's frames before f. The frame probability of a ringing string falls
 offset depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
 frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
 new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
-``min_note_frames`` or more count as sounding. At ``UPDATE_S`` the instrument of a note, and with it
-the bias, may change. The note then ends if the fall is DROP_BEFORE_UPDATE; else its sum restarts.
+``min_note_frames`` or more count as sounding. UPDATE_S after the onset, the instrument of a note and
+its bias may change. If the fall is then DROP_BEFORE_UPDATE, the note ends. Else its sum restarts.
 """
 
 import math
@@ -37,7 +37,7 @@ WAIT = 16  # number of frames (0.19 s) without a new maximum that end a note
 # share of the difference between the two log-odds.
 OVERTONE_DISCOUNT = 0.4
 ANY_PITCH = PITCHES // 2  # the pedal's row has the same value at every pitch of the filterbank
-_MIN_PROBABILITY = 2e-3  # probabilities nearer to 0 or 1 are treated as equal
+_MIN_PROBABILITY = 2e-3  # minimum distance of probabilities from 0 and 1, so that log-odds exist
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Tracker(ABC):
             of a window has the age 0.
         history_frames: number of latest frames that affect the next decisions.
         on_delay_frames: maximum delay from a note's onset to its note_on, beyond the look-ahead.
-        off_delay_frames: maximum delay from its offset to its note_off, beyond the look-ahead.
+        off_delay_frames: maximum delay from a note's offset to its note_off, beyond the look-ahead.
         dynamics: loudness to which velocities are relative.
     """
 

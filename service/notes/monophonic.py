@@ -60,7 +60,7 @@ value. Audible frames that are not certain are uncertain."""
 UNCERTAIN_SHARES = (0.2, 0.6)
 """``doubt_bias`` is added from the first share of uncertain frames on, and fully at the second."""
 PRIOR = (0.3, 20)  # share of uncertain frames before the first frame, and its weight in frames
-_MIN_PROBABILITY = np.float32(5e-3)  # probabilities nearer to 0 or 1 are treated as equal
+_MIN_PROBABILITY = np.float32(5e-3)  # minimum distance of probabilities from 0 and 1
 
 
 class Gains(NamedTuple):

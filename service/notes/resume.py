@@ -87,7 +87,7 @@ class ResumePoint:
         mix: mix of two channels at ``from_sample``.
 
     Raises:
-        ProtocolError: the notes contradict each other.
+        ProtocolError: the sounding notes contradict each other, ``notes`` or ``frames``.
     """
 
     from_sample: int = 0

@@ -2,8 +2,8 @@
 
 A singer glides, wavers and is rarely exactly on a semitone. The notes of a song are therefore steps
 of a pitch curve, and are rounded to semitones at the end. In frame f, let m be the likeliest pitch,
-corrected by the row CENTS. Let y be the frame probability of m plus half of its neighbours', and o
-the largest onset probability of these three pitches. In the terms of
+corrected by the row CENTS. Let y be the frame probability of m plus half of the probabilities of
+its two neighbours, and o the largest onset probability of these three pitches. In the terms of
 ``service.notes.monophonic``, the gain of a note of pitch mu, and the cost of its start, are
 
     g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
@@ -15,11 +15,11 @@ before f, at most PAST_FRAMES. The gain of the note is then
 
     max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
 
-A note_on is sent AHEAD_FRAMES after its first frame. Its pitch is the semitone with the largest sum
-of frame probabilities, over the frames that have arrived until the path leaves its first state (at
-least MIN_FRAMES). Each probability is weighted with the square of its frame's index in the note,
-because many notes start with a glide. All gains are integers in float64, so that their sums are
-exact and do not depend on the frame at which a sum starts.
+A note_on is sent AHEAD_FRAMES after the first frame of the note. The note gets the semitone with
+the largest sum of frame probabilities until the path leaves its first state, over at least
+MIN_FRAMES. Each probability is weighted with the square of its frame's index in the note, because
+many notes start with a glide. All gains are integers in float64, so that their sums are exact and
+do not depend on the frame at which a sum starts.
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ from pydantic import Field
 from model.validation import NotNegative, Positive, validated_dataclass
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
-ONSET_RADIUS = 2  # number of frames before and after an onset peak that it must exceed
+ONSET_RADIUS = 2  # number of frames on each side with which an onset peak is compared
 MAX_VELOCITY = 127
 DEFAULT_VELOCITY = 80  # velocity of all notes if the network has no velocity head
 MAX_KEPT = 0.999  # maximum of ``belief_kept``, which bounds the weights of a resumed belief
@@ -21,7 +21,7 @@ _FORMER = (  # settings in older cards that are now constants
 ).split()
 
 Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
-Threshold = Annotated[float, Field(gt=0, le=1)]  # silence has 0
+Threshold = Annotated[float, Field(gt=0, le=1)]  # probabilities of silence are 0
 
 
 @validated_dataclass(kw_only=True)
@@ -33,8 +33,7 @@ class LineSettings:
         doubt_bias: maximum addition to ``bias`` if the network was uncertain in many recent frames.
         cost: cost of the start of a note.
         onset_weight: factor of the onset head's log-odds, which reduce the cost.
-        again_threshold: minimum onset probability of a peak at which the sounding pitch is
-            repeated.
+        again_threshold: minimum onset probability at which the sounding pitch starts again.
     """
 
     bias: float = 1.0
@@ -68,10 +67,10 @@ class TrackerSettings:
         pedal_off_threshold: probability below which the sustain pedal comes up.
         pedal_presence_threshold: minimum share of instruments with a pedal in the belief at which
             a press is reported.
-        belief_prior_notes: weight in notes of the prior that all classes share
+        belief_prior_notes: weight, in notes, of the uniform prior over all classes
             (``service.notes.instrument_classifier``).
         belief_trust: weight of the belief relative to a note's own evidence.
-        belief_solo_trust: the same weight for notes that sound alone.
+        belief_solo_trust: weight of the belief for notes that sound alone.
         belief_kept: factor by which each note reduces the weights of the earlier notes.
         early_odds: in anytime mode, added to the log-odds of the onset threshold for peaks with the
             age 0, 1, 2 ... frames (``service.notes.anytime``). Empty means EARLY_ODDS.
@@ -134,7 +133,7 @@ class TrackerSettings:
 
     def evidence_of(self, instrument: str | None) -> tuple[float, float, float]:
         """Return the end bias of an instrument, the bias that is added while the pedal is down, and
-        the weight of the offset head. None stands for an unknown instrument, perhaps a piano."""
+        the weight of the offset head. None is an unknown instrument, which may have a pedal."""
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return (bias, self.pedal_end_bias, self.offset_weight) if pedalled else (bias, 0.0, 0.0)

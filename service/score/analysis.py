@@ -25,7 +25,7 @@ from service.score.live import LiveBeat, fill_gaps
 from service.score.pauses import find_beats_between_pauses, long_pauses
 from service.score.steady import find_steady_beats
 
-_FREE_BEAT_S = 0.5  # a quarter of proportional notation
+_FREE_BEAT_S = 0.5  # length of a quarter in free rhythm
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Analysis:
     """Result of the analysis of a performance.
 
     Attributes:
-        beats: detected beats. Without any, beats at the tempo of the hints, or every half second.
+        beats: detected beats. If none were detected: beats at the tempo of the hints, or every half
+            second.
         steady: True if the performance has a steady beat, False for free rhythm.
         chords: chord symbols at the beats where the harmony changes.
     """
@@ -130,7 +131,7 @@ def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
 
 
 def add_beat_options(parser: ArgumentParser) -> None:
-    """Add the options for the user's beat hints, with one line of help."""
+    """Add the options for the user's beat hints. One line of help describes all of them."""
     parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
     parser.add_argument("--beats-per-bar", dest="metre", type=_metre, help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
@@ -138,7 +139,7 @@ def add_beat_options(parser: ArgumentParser) -> None:
 
 
 def beat_hints_from(options: Namespace) -> BeatHints:
-    """Return the hints in the parsed options. Raises ValueError with a message of one line."""
+    """Return the hints in the parsed options. Raises ValueError with a one-line message."""
     fields = vars(options) | (options.metre or {})
     try:
         return BeatHints(

@@ -60,7 +60,7 @@ _TERNARY = 0.7  # cost per second of beats in three parts, whose six positions s
 _SILENT_COST = 1.5  # cost of a beat without a chord
 _USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # log-normal prior of beat lengths; weight per second
 _NEVER = -1e8
-_PAUSE = round(2 * LONGEST_S / STEP_S)  # number of steps without a chord that are a pause
+_PAUSE = round(2 * LONGEST_S / STEP_S)  # number of steps without a chord that precede a pause
 _SNAP_S = 0.05  # a beat this close to a chord moves to the chord
 # Agreement of phases by chance, its increase if chords are few, and the excess of full confidence.
 _CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3
@@ -68,7 +68,7 @@ _SMOOTHED = 2  # number of beats before and after a beat with which it is averag
 
 
 class Chords(NamedTuple):
-    """Chords in order. ``time_s``: [chords]. ``features``: [chords, 5], relative to their means."""
+    """Chords in order: ``time_s`` [chords]; ``features`` [chords, 5], relative to nearby chords."""
 
     time_s: F64
     features: F64

@@ -14,7 +14,7 @@ from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
-MAX_BEATS_PER_BAR = 12  # maximum in a hint
+MAX_BEATS_PER_BAR = 12  # maximum number in a hint
 MIN_STEADY_CONFIDENCE = 0.5  # confidence below which the rhythm is free
 
 

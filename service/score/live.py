@@ -47,7 +47,7 @@ class LiveBeats:
         self.reported: list[LiveBeat] = []
         self._begin_s = begin_s
         self._ticks = 0
-        self._last: BeatState | None = None  # last reported beat; None: the search starts again
+        self._last: BeatState | None = None  # last reported beat; None if the search starts again
         self._run = 0  # index of the first reported beat of the current search
 
     @property

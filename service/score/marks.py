@@ -14,9 +14,9 @@ LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocity relative to the median o
 _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
 _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
-_STEP = 2  # parts of a beat at which other pedal changes are written
-# Distance beyond a staff, in semitones, that needs one ledger line, and above which more than three
-# are needed. The inner note of a chord at an octave line may be below the edge of the staff.
+_STEP = 2  # other pedal changes are written at multiples of 1 / _STEP beat
+# Distances from the staff in semitones: minimum that needs a ledger line; maximum that needs three;
+# minimum of the inner note in a chord at an octave line (negative: within the staff).
 _ONE_LINE, _THREE_LINES, _INNER = 4, 12, -3
 
 
@@ -94,7 +94,7 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
 
 
 def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the clef that needs the fewest ledger lines. Among equal clefs, the first is best."""
+    """Return the clef that needs the fewest ledger lines. If several do, return the first."""
 
     def beyond(clef: str) -> int:
         low, high = CLEFS[clef][3:]
@@ -104,8 +104,8 @@ def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
 
 
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
-    """Return each octave line: "8va" or "8vb", and its chords, at least three. Each chord needs a
-    ledger line, and at least one chord needs more than three."""
+    """Return the octave lines. Each consists of "8va" or "8vb" and three chords or more. All of its
+    chords need a ledger line, and at least one needs more than three."""
     low, high = CLEFS[clef][3:]
     lines = []
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):

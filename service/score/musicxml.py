@@ -102,7 +102,7 @@ def _tone(tag: str, name: str) -> Element:
 
 
 def set_offset(mark: Element, divisions: Fraction) -> Element:
-    """Move a direction or chord symbol later by ``divisions``. Return it."""
+    """Move a direction or chord symbol later by ``divisions``. Return the mark."""
     tags = [child.tag for child in mark]
     index = min((tags.index(tag) for tag in _AFTER_OFFSET if tag in tags), default=len(tags))
     if divisions:
@@ -118,8 +118,8 @@ def value_type(quarters: Fraction) -> tuple[int, int]:
 
 
 def written_quarters(value: Value, quarters: Fraction) -> Fraction:
-    """Return the written length of a value in quarters, which its tuplet shortens. ``quarters``:
-    length of a beat."""
+    """Return the written length of a value in quarters. In a tuplet, the value sounds shorter.
+    ``quarters``: length of a beat."""
     ratio = Fraction(value.tuplet.actual, value.tuplet.normal) if value.tuplet else 1
     return (value.end - value.begin) * quarters * ratio
 

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from service.score.beat_tracker import chord_numbers
 from service.score.beats import F64, I64, Beats, smoothest
 
-GRIDS = {  # parts of a beat, and the cost in nats of a beat that needs them
+GRIDS = {  # by subdivision: number of parts of a beat, and the cost in nats of a beat that needs it
     2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
 FREE_GRIDS = {8: 0.0}
 _FINEST, _MIN_SHARE = (8, 12), 0.25  # finest grids, and minimum share of beats that need them
-_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in this unit
+_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
 _SWITCH = 0.5  # cost of a change between two and three parts
 _MERGED = 1.0  # cost of two chords at one position of the grid
 _EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it
 MAX_GRACE_S = 0.09  # maximum time from a grace note to the next chord
-_STEP = 24  # lengths are multiples of this part of a beat
+_STEP = 24  # notes end at multiples of 1 / _STEP beat
 
 
 class QuantisedNote(NamedTuple):
@@ -37,7 +37,7 @@ class QuantisedNote(NamedTuple):
 def quantise_notes(
     onset_s: F64, offset_s: F64, pitch: I64, beats: Beats, steady: bool = True
 ) -> list[QuantisedNote]:
-    """Return the notes with onsets and lengths on the grid of the beats. Onsets ascend.
+    """Return the notes with their onsets on the grid of the beats. ``onset_s`` must ascend.
 
     Each beat has one grid. The grids of all beats are chosen together, because neighbouring beats
     often have the same divisions. A short note is a grace note if a note one or two semitones away

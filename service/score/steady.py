@@ -22,12 +22,12 @@ _RATES_HZ = (1.0, 12.0)  # range of the rate of the shortest regular notes
 _MIN_LINE, _MIN_POWER = 0.4, 12.0
 # Length of the windows in which the phase is measured, and maximum RMS deviation of the phases.
 _WINDOW_S, _MAX_DRIFT_S = 8.0, 0.010
-_TAPPED_BPM = 118.0  # usual tapped tempo: of tempos related by doubling, the one in 84 to 168 wins
+_TAPPED_BPM = 118.0  # usual tapped tempo: about the geometric mean of its range, 84 to 168
 _CHORDS = 1.85  # usual number of chords in a beat: sparser music has slower beats
 _MAX_GAP_S = 4.0
 _MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # possible numbers of shortest notes in a beat
-_TRIPLE = 0.05  # minimum excess of the line of thirds over the line of halves
-_SWUNG = 0.35  # minimum share of the second third in the notes off the beat; less is swing
+_TRIPLE = 0.05  # in triple time, minimum excess of the line at a third of the rate over half of it
+_SWUNG = 0.35  # minimum share of second thirds in the notes off the beat; a smaller share is swing
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
 _APART, _SLIP = 0.09, 5.0  # distance from the grid, in beats, that costs 1; cost of a slip

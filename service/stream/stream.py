@@ -101,7 +101,7 @@ class Stream:
         self._resampler_ms = filter_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         self.delay = guaranteed_delay(options, config, settings, self._detector, filter_ms)
         self._received = self._point.from_sample
-        self._chunks: list[NDArray[np.float32]] = []  # samples, until a window is pending
+        self._chunks: list[NDArray[np.float32]] = []  # samples that are not yet resampled
         segment_windows = self.segment_windows + self.preroll_windows
         max_windows = segment_windows if segments else MAX_WINDOWS_PER_BATCH
         buffered_samples = WINDOW + (max_windows - 1) * self._schedule.block_frames * HOP
@@ -151,7 +151,7 @@ class Stream:
 
     @property
     def pending_windows(self) -> int:
-        """Number of windows whose samples have arrived, but which are not yet computed."""
+        """Number of windows whose samples have arrived, but that were not yet returned."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
         complete = self._schedule.complete(self._ratio.outputs(self._received))

@@ -40,8 +40,7 @@ _CODECS = frozenset(
     + "8svx_exp 8svx_fib adpcm_yamaha shorten tak mpc7 mpc8 atrac3 atrac3p cook real_144".split()
     + "real_288 sipr truehd mlp mace3 mace6 qdm2".split()
 )
-# Number of samples added before the sound, by codec. MP3: delays of LAME and of the decoder. AAC:
-# one frame.
+# Samples that encoder and decoder add before the sound. MP3: LAME 576, decoder 529. AAC: one frame.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Containers in which a gap between timestamps is not an error, or is reported by another check.
@@ -56,8 +55,7 @@ _ZERO = {"u8": 128}
 _SCALES = {"u8": 2**7, "s16": 2**15, "s32": 2**31}
 _UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to a pipe
 _TOLERANCE_S = 0.1  # maximum error of a stated duration
-# Maximum size of one memory block that FFmpeg may allocate. Recordings need far less, but crafted
-# files state sizes of gigabytes.
+# Maximum memory block of FFmpeg. Recordings need less, but crafted files state sizes of gigabytes.
 MAX_ALLOCATION_BYTES = 128 << 20
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
@@ -113,9 +111,8 @@ class Container:
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
-        """Yield samples, float32 [n, channels] with n up to a few thousand, and their rate. Silence
-        fills gaps in the timestamps and can be longer. Corrupt parts, missing parts and unexpected
-        gaps set ``corruption``."""
+        """Yield samples, float32 [n, channels], and their rate. Silence fills gaps between the
+        timestamps. Corrupt or missing parts and unexpected gaps set ``corruption``."""
         for packet in self._packets:
             try:
                 decoded = self._codec.decode(packet)
@@ -181,8 +178,7 @@ class Container:
         self.corruption = self.corruption or f"the file is corrupt after {at_s:.1f} s: {reason}"
 
     def _gap(self, frame: AudioFrame) -> int:
-        """Return the number of samples that are missing before a frame according to its
-        timestamp."""
+        """Return the number of missing samples before a frame, according to its timestamp."""
         length_s, due_s = frame.samples / frame.rate, self._due_s
         if frame.pts is None or frame.time_base is None:
             self._due_s = None if due_s is None else due_s + length_s
@@ -212,8 +208,7 @@ class Container:
         return None
 
     def _expected_duration_s(self, head: bytes, size: int) -> float:
-        """Return the duration that the header states, or 0 if FFmpeg may have computed it from the
-        size of the file."""
+        """Return the duration in the header, or 0 if FFmpeg may have derived it from the size."""
         rate = self._stream.codec_context.bit_rate
         if head[:4] == b"RIFF":  # FFmpeg reduces the stated size to the actual size
             stated = int.from_bytes(head[4:8], "little") + 8

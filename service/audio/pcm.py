@@ -34,8 +34,7 @@ _HISTORY_BLOCKS = 40 * BLOCKS_PER_S  # number of blocks whose mix is stored
 # Powers relative to full scale. A block below _JUDGED does not change the mix. A channel below
 # _AUDIBLE does not become active, and a channel above _AUDIBLE stays active.
 _JUDGED, _AUDIBLE = 1e-8, 1e-6
-# Powers relative to the loudest channel. A channel becomes inactive below _DEAD, and active above
-# _ALIVE.
+# Powers relative to the loudest channel: inactive below _DEAD, active above _ALIVE.
 _DEAD, _ALIVE = 1e-5, 1e-4
 # Powers of the sum relative to all channels. Below _CANCELLED the channels cancel each other. They
 # count as cancelled until the power exceeds _PRESENT.

@@ -9,9 +9,9 @@ For an output rate of 11,025 Hz the filter is flat to 4.5 kHz, above the highest
 and 70 dB down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the
 filter's length: 1.1 ms.
 
-Each output sample is the same sum in the same order, bit for bit. It does not depend on the chunks
-or on the first sample of the stream. (The output of soxr depends on the first sample. Its delay at
-the default quality is 68 ms.)
+Each output sample is the same sum in the same order, regardless of the chunks and of the first
+sample of the stream. No bit differs. (soxr's output depends on the first sample. By default, its
+delay is 68 ms.)
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ class RateRatio:
 
     Attributes:
         up, down: output sample i is at input position i * down / up.
-        reach: delay of the filter in input samples, which is half of its length; 0 if the rates are
-            equal.
+        reach: delay of the filter (half of its length) in input samples; 0 if the rates are equal.
     """
 
     up: int
@@ -61,8 +60,7 @@ class RateRatio:
         return max(0, output * self.down // self.up - max(0, self.reach - 1))
 
     def inputs(self, outputs: int) -> int:
-        """Return the number of input samples that the first ``outputs`` samples need. At least 1
-        output sample is required."""
+        """Return the number of input samples that the first ``outputs`` (1 or more) require."""
         return (outputs - 1) * self.down // self.up + self.reach + 1
 
     def outputs(self, inputs: int) -> int:
@@ -120,8 +118,7 @@ class Resampler:
     def _filter(
         self, inputs: NDArray[np.float32], begin: int, outputs: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the output samples with the ascending indexes ``outputs``. begin: index of the
-        first sample in ``inputs``."""
+        """Return the output samples at ascending indexes. begin: index of the first input."""
         ratio, taps = self.ratio, filter_taps(self.ratio)
         position, phase = np.divmod(outputs * ratio.down, ratio.up)
         width, step = taps.shape[1], inputs.itemsize

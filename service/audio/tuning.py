@@ -14,8 +14,7 @@ The estimate cannot distinguish a deviation of one semitone from no deviation. I
 drifts by more than half a semitone, the later notes are therefore transcribed a semitone off. Only
 peaks that do not move from one spectrum to the next count, which excludes glides, vibrato and
 noise. A singer therefore rarely changes the shift. This is intended: unaccompanied singers drift,
-and their notes should get the nearest pitches. The estimate is causal, and the same for streams and
-recordings.
+and their notes should get the nearest pitches. Streams and recordings have the same estimates.
 """
 
 from __future__ import annotations
@@ -152,8 +151,7 @@ class Tuner:
         return 100 / self._bins * self.at(end).shift - reference_cents
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector, or None if no peak is steady. Few steady peaks give a short
-        vector."""
+        """Return the block's vector. It is short if few peaks are steady, and None if no peak is."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]

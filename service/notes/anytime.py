@@ -88,8 +88,7 @@ class AnytimeTracker(Tracker):
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept a block, [heads, columns - 1 + new, 128]. At the end of a stream its last columns
-        may be missing."""
+        """Accept a block, [heads, columns - 1 + new, 128], or less at the end of a stream."""
         self._shown = block.shape[1]
         before = max(0, self.columns - 1 - self._pushed)
         missing = self.columns - 1 + new - self._shown
@@ -120,8 +119,7 @@ class AnytimeTracker(Tracker):
         ]
 
     def _peaks(self) -> list[tuple[int, int]]:
-        """Return frame and pitch of the onset peaks that the frame head confirms. The frames range
-        from n - A to n."""
+        """Return frame (n - A to n) and pitch of the onset peaks that the frame head confirms."""
         onset, frame = self._latest[self._onset], self._latest[self._frame]
         is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         is_peak[:ONSET_RADIUS] = False  # these frames are older than n - A

@@ -10,8 +10,9 @@ over the note's frames before f. The frame probability of a ringing string falls
 offset depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
 frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
 new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
-``min_note_frames`` or more count as sounding. UPDATE_S after the onset, the instrument of a note and
-its bias may change. If the fall is then DROP_BEFORE_UPDATE, the note ends. Else its sum restarts.
+``min_note_frames`` or more count as sounding. UPDATE_S after an onset, the instrument of the note
+and its bias may change. If the fall is then DROP_BEFORE_UPDATE, the note ends; else its sum
+restarts.
 """
 
 import math
@@ -184,8 +185,7 @@ class Tracker(ABC):
         return [self._end_at_best(pitch, end, end) for pitch in sorted(ended_pitches)]
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
-        """Return the onset probabilities within ONSET_RADIUS of a frame, [frames] or [frames, n]
-        for n pitches."""
+        """Return the onset probabilities of one or more pitches within ONSET_RADIUS of a frame."""
         column = frame - self._oldest
         span = slice(column - ONSET_RADIUS, column + ONSET_RADIUS + 1)
         return self._latest[self._onset, span, pitch]
@@ -218,8 +218,7 @@ class Tracker(ABC):
     def _velocity_at(self, frame: int, pitch: int) -> int:
         if self._velocity is None:
             return DEFAULT_VELOCITY
-        # The velocity head is trained around onsets, so use its value at the frame of the highest
-        # onset probability.
+        # The velocity head is trained around onsets, so use its value at the likeliest onset.
         nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
         loudness = float(self._latest[self._velocity, nearest - self._oldest, pitch])
         self.dynamics = self.dynamics.after(loudness)
@@ -232,8 +231,7 @@ class Tracker(ABC):
         self._sounding[event.pitch] = _Sounding(event, best, *evidence)
 
     def _end_at_best(self, pitch: int, frame: int, time_frames: float) -> NoteEvent:
-        """End a note at the frame of the greatest evidence, or at ``frame`` and ``time_frames`` if
-        that is earlier."""
+        """End a note where its evidence is greatest, but not after ``frame``."""
         best = self._sounding[pitch].best
         if best < frame:
             return self._end(pitch, best, best)

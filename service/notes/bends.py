@@ -42,8 +42,7 @@ def lag(pitch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """State of a sounding note's curve: the first unreported frame, and the cents of the frame
-    before it (0 at the onset)."""
+    """State of a note's curve: first unreported frame, and cents before it (0 at the onset)."""
 
     frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0

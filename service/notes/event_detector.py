@@ -30,8 +30,7 @@ PEDAL_FRAMES = 8  # 93 ms, averaged because the pedal's probability flickers whi
 
 
 class EventDetector:
-    """Detects the events of one stream, in the order in which frames decide them. The events do not
-    depend on the sizes of blocks."""
+    """Detects the events of one stream, which do not depend on the sizes of blocks."""
 
     def __init__(
         self,

@@ -73,8 +73,7 @@ def frame_confirms_onset(
 def onset_shift(around: NDArray[np.float32]) -> float:
     """Return the time from a peak to its onset in frames, -0.5 to 0.5. The onset head is trained to
     output a triangle around an onset, whose two flanks determine the true top. ``around``: onset
-    probabilities of the frame before the peak, the peak, and the next frame. Without the next
-    frame, the result is 0."""
+    probabilities of the frames before, at and after the peak. Without the last, the result is 0."""
     if len(around) < 3:
         return 0.0
     before, peak, after = around.tolist()

@@ -42,9 +42,7 @@ from service.notes.frames import LatestFrames
 from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
 from service.protocol.options import Count, Instrument
 
-REACH = 2
-"""Number of frames before and after an onset that are evidence of the instrument. Training weights
-these frames in the same way."""
+REACH = 2  # number of frames on each side of an onset that are evidence, as in training
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that no single frame can exclude a class
 RESET_S = 10.0  # duration of a silence that resets the belief

@@ -206,8 +206,7 @@ class NoteTracker(Tracker):
         return [*ends, self._begin(frame, pitch, time_frames, confidence)]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decode the undecided frames as polyphonic or monophonic, like the newest frame. Then end
-        all notes."""
+        """Decode the undecided frames in the same way as the newest frame, and end all notes."""
         wait = ONSET_RADIUS if self._is_polyphonic else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._monophony is None else self._monophony.process(silence)[1]

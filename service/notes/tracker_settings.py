@@ -53,8 +53,7 @@ class TrackerSettings:
         onset_thresholds: onset thresholds by instrument. The tracker uses their mean over the
             recent notes (``onset_threshold_for``).
         onset_correction_frames: added to onset times to correct a bias of the model.
-        frame_on_threshold: minimum frame probability of a note at its onset or at one of the next
-            ONSET_RADIUS frames.
+        frame_on_threshold: minimum frame probability at an onset or within ONSET_RADIUS after it.
         end_bias: added to the log-odds of each frame probability. Their sum decides where a note
             ends (``service.notes.base_tracker``). A larger bias gives longer notes.
         end_biases: end biases by instrument. Other instruments have ``end_bias``.

@@ -33,8 +33,7 @@ class Analysis:
     """Result of the analysis of a performance.
 
     Attributes:
-        beats: detected beats. If none were detected: beats at the tempo of the hints, or every half
-            second.
+        beats: detected beats. If there are none: beats at the hints' tempo, or every half second.
         steady: True if the performance has a steady beat, False for free rhythm.
         chords: chord symbols at the beats where the harmony changes.
     """

@@ -195,8 +195,7 @@ def best_path(
 
 
 def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
-    """Return the gain of a beat at each step, and of the time since the beat before it: [steps,
-    subdivisions, lags]."""
+    """Return the gain of a beat that ends at each step, [steps, subdivisions, lags]."""
     place = ((chords.time_s - begin_s) / STEP_S).round().astype(int)
     inside = (place >= 0) & (place < steps)
     features, place = chords.features[inside], place[inside]
@@ -220,8 +219,7 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Return the log likelihood of each chord if the beat ends 0, 1, ... steps later: [chords, lag]
-    for a beat of ``lag`` steps."""
+    """Return the log likelihood of chords in a beat that ends 0, 1, ... steps later, [chords, lag]."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
@@ -251,8 +249,7 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Return beats without bars: first those at ``before_s``, then the beats of the path. Beats of
-    the path move to chords nearby.
+    """Return beats without bars: those at ``before_s``, then the path's, moved to nearby chords.
 
     The confidence measures how well the chords agree in phase, relative to beats or to halves,
     thirds or quarters of beats. Agreement is the length of the mean of exp(2 pi i n phase)

@@ -51,9 +51,8 @@ class Press(NamedTuple):
 def dynamics(
     onsets: Sequence[Fraction], velocities: Sequence[int], bars: Bars
 ) -> dict[Fraction, str]:
-    """Return the dynamic marks by the onset, in beats, at which each level starts. Levels that do
-    not last are ignored. If the level never changes, there are no marks, because the absolute level
-    is unknown. Onsets ascend."""
+    """Return the dynamic marks by the onset, in beats, at which each lasting level starts. Without
+    a change there are no marks, because the absolute level is unknown. Onsets ascend."""
     if not onsets:
         return {}
     starts, places = [float(start) for start, _ in bars], [float(onset) for onset in onsets]

@@ -4,9 +4,9 @@ Detected beats are divided into units. A metre is a hierarchy of levels: units, 
 some metres levels between them. The length of each level is a multiple of the level below. There is
 evidence for a level if notes are longer and harmony changes more where it starts than at the other
 starts of the level below. There is also evidence if accents repeat after one or two of its lengths.
-The weights of the evidence were fitted to scores and performances with known bars
-(training/RESULTS.md). The priors of metres and tempos were not fitted. A performance has one metre,
-but bars may be shortened.
+The weights of the evidence were fitted to scores and performances with known bars, but the priors
+of metres and tempos were not (training/RESULTS.md). A performance has one metre. Bars may be
+shortened.
 """
 
 from dataclasses import replace
@@ -67,8 +67,7 @@ class Metre(NamedTuple):
         return place % length == 0, (place % below == 0) & (place % length > 0)
 
 
-# Interpretations of detected beats, by their subdivision: length of the actual beat in units, and
-# its subdivision.
+# Interpretations of detected beats, by subdivision: actual length in units, actual subdivision.
 _READINGS = {
     2: ((2, 2), (4, 2), (1, 2), (3, 3), (6, 3)),
     3: ((3, 3), (1, 2), (2, 2), (6, 2)),
@@ -235,8 +234,7 @@ class Units:
         return self._changed[length]
 
     def _alike(self, window: slice, below: int, length: int) -> F64:
-        """Return the similarity of accents that are one ``length`` apart, and two lengths apart,
-        relative to shorter lags."""
+        """Return the similarity of accents one and two lengths apart, relative to shorter lags."""
         rows = self._accents[window] - self._accents[window].mean(0)
         power = float((rows * rows).sum(1).mean()) + 1e-6
         alike = np.zeros(2)

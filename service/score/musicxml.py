@@ -202,8 +202,7 @@ class NoteWriter:
         divisions: number of units of duration per quarter.
         staff: number of the staff in its part; None if the part has one staff.
         tablature: True to write frets, without accidentals.
-        stems: False in tablature and in free rhythm, in which no stems, beams, ties or rests are
-            drawn.
+        stems: True to draw stems, beams, ties and rests: not in tablature or free rhythm.
     """
 
     names: Names

@@ -131,8 +131,7 @@ class Sheet:
 
 
 def _heading(grid: Grid) -> Element:
-    """Return the tempo above the score as text. A metronome mark would need a music font in the
-    viewer."""
+    """Return the tempo above the score as text. A metronome mark would need a music font."""
     beats, text, bpm = grid.beats, "no steady beat: free rhythm", None
     if grid.steady:
         text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"

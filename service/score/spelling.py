@@ -16,8 +16,7 @@ from service.score.voices import index_at
 
 
 class Name(NamedTuple):
-    """Name of a pitch. ``step``: C to B. ``alter``: number of sharps, or of flats if negative.
-    ``octave``: 4 for middle C."""
+    """Name of a pitch. ``alter``: sharps, or flats if negative. ``octave``: 4 for middle C."""
 
     step: str
     alter: int
@@ -27,9 +26,7 @@ class Name(NamedTuple):
 Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
-# Lowest name for a note without a direction, relative to the signature. The 12 names range from the
-# minor third of the major key to its raised fifth.
-_LOWEST = -3
+_LOWEST = -3  # lowest name without a direction, relative to the signature: the minor third
 
 
 def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:

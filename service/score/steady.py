@@ -78,8 +78,7 @@ def _resultant(time_s: F64, rate_hz: float) -> complex:
 
 
 def _strongest_line(time_s: F64) -> tuple[float, float]:
-    """Return the rate in Hz of the strongest line in the spectrum, and the length of its mean phase
-    vector, 0 to 1."""
+    """Return the rate of the spectrum's strongest line, and the length of its mean phase vector."""
     place = np.round((time_s - time_s[0]) / _BIN_S).astype(int)
     size = 4 << int(place[-1]).bit_length()
     spectrum = np.abs(np.fft.rfft(np.bincount(place, minlength=size)))

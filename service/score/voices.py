@@ -17,8 +17,7 @@ Fret = tuple[int, int]  # string from 1, the highest, and fret
 Row = list[QuantisedNote]  # notes that begin together, the lowest first
 Sounding = tuple[float, float]  # end and pitch of a note, or of the last chord in a voice
 _PATHS = 16  # maximum number of paths in the beam search
-# In beats: shorter overlaps are legato and are not counted; longer overlaps count as the maximum.
-_MIN_CUT, _MAX_CUT = 0.35, 2.0
+_MIN_CUT, _MAX_CUT = 0.35, 2.0  # in beats: minimum overlap that is not legato; maximum that counts
 _CROSSED, _LEAP = 1.0, 0.03  # cost if the voices cross; cost per semitone of a leap
 # Minimum number of beats that two voices preserve in a bar, and next to a bar with two voices.
 _TWO, _STILL_TWO = 0.75, 0.3
@@ -83,8 +82,7 @@ def cheapest(
 
 
 def voices(notes: Sequence[QuantisedNote], bars: Bars, one_line: bool = False) -> list[list[Chord]]:
-    """Return the upper and the lower voice of a staff. The lower voice may be empty. Chords of a
-    voice do not overlap.
+    """Return the upper and the lower voice, which may be empty. Chords of a voice do not overlap.
 
     A bar has two voices if one voice would cut off notes that two voices preserve. A bar has one
     voice if its notes overlap more than two voices can show, for example while a pedal is held.
@@ -146,8 +144,7 @@ def _two_voices(rows: Sequence[Row], bars: Bars) -> list[tuple[int, Fraction] | 
 def _options(
     row: tuple[float, Sequence[Sounding]], state: tuple[Sounding, Sounding]
 ) -> Iterator[tuple[float, Any, int]]:
-    """Yield the options to divide a row between the two voices: cost, next state, and number of
-    notes in the lower voice."""
+    """Yield cost, next state and number of notes in the lower voice for each division of a row."""
     onset, notes = row
     for split in range(len(notes) + 1):
         price, after = 0.0, list(state)

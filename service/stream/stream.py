@@ -170,8 +170,8 @@ class Stream:
         self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
     ) -> PendingWindows | None:
         """Return at most ``max_count`` pending windows, preceded by at most ``preroll`` earlier
-        windows. Return None if no window is pending. Pass the predictions of the windows after the
-        pre-roll to ``process_predictions``, in order."""
+        windows; None if no window is pending. Pass the predictions, without those of the earlier
+        windows, to ``process_predictions``, in order."""
         count = min(max_count, self.pending_windows)
         if not count:
             return None
@@ -257,8 +257,7 @@ class Stream:
 
     @property
     def replay_ms(self) -> float:
-        """Maximum duration, in ms, of the audio that another stream must process again to continue
-        from ``point``."""
+        """Maximum audio, in ms, that another stream must process to continue from ``point``."""
         frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS

@@ -7,9 +7,8 @@ to k * j + k - 1. All of them come from one window, which ends L hops after the 
     frames         kj      kj+1      ...    kj+k-1                |
                     |<--------- k - 1 hops ------>|<--- L hops -->| window ends here
 
-A frame d hops before the window's end is at position FRAMES - d of the model's output. With L = 32
-and k = 1 this is the scheme in the paper, in which each hop has a window, and only the middle frame
-of the window is used.
+A frame d hops before the window's end is at position FRAMES - d of the model's output. The paper
+uses L = 32 and k = 1: each hop has a window, of which only the middle frame is used.
 
 In anytime mode L is the model's minimum. Frames before the block are then repeated: each window
 predicts them again, with more audio after them than in earlier windows.

@@ -151,7 +151,7 @@ class Tuner:
         return 100 / self._bins * self.at(end).shift - reference_cents
 
     def _vector(self, block: NDArray[np.float32]) -> complex | None:
-        """Return the block's vector. It is short if few peaks are steady, and None if no peak is."""
+        """Return the block's vector: short if few peaks are steady, None if no peak is steady."""
         first, stop = int(_LOWEST_HZ / self._bin_hz), int(_HIGHEST_HZ / self._bin_hz) + 1
         spans = np.lib.stride_tricks.sliding_window_view(block, _SPAN)[::_STEP] * _WINDOW
         heights = np.abs(np.fft.rfft(spans, _BINS))[:, first - 1 : stop + 1]

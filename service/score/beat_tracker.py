@@ -219,7 +219,7 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Return the log likelihood of chords in a beat that ends 0, 1, ... steps later, [chords, lag]."""
+    """Return the log likelihood of chords if the beat ends 0, 1, ... steps later, [chords, lag]."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S

@@ -170,8 +170,8 @@ class Stream:
         self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
     ) -> PendingWindows | None:
         """Return at most ``max_count`` pending windows, preceded by at most ``preroll`` earlier
-        windows; None if no window is pending. Pass the predictions, without those of the earlier
-        windows, to ``process_predictions``, in order."""
+        windows; None if no window is pending. Pass the predictions of the pending windows to
+        ``process_predictions``, in order."""
         count = min(max_count, self.pending_windows)
         if not count:
             return None

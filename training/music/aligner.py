@@ -2,9 +2,8 @@
 
 First, dynamic time warping compares piano rolls of the written notes with the model's frame and
 onset probabilities. (librosa's version would add a dependency on numba for one recursion.) Then
-chords, i.e. notes at the same score time, move towards the detected onsets of their notes. Nearby
-chords limit these moves. Finally, each note moves to the likeliest onset of its pitch near its
-chord.
+chords, i.e. notes at the same score time, move towards the detected onsets of their notes, and with
+nearby chords. Finally, each note moves to the likeliest onset of its pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -31,9 +30,7 @@ PLACED = 0.5  # maximum confidence of a note that is not detected, so that only 
 PEAK_LEAD_S = 0.004
 """Time by which the model's peaks precede attacks. In recordings of a grand piano, the median peak
 is 5 ms before the steepest rise of energy. In rendered audio, it is 1 ms before the onset."""
-RELEASE_S = (
-    1.0  # maximum time for which a note rings after its written offset (legato, damper, room)
-)
+RELEASE_S = 1.0  # maximum time for which a note rings after its written offset
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,7 @@ def _peaks(
 
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
-    """Move chords towards the onsets of their notes, and like nearby chords. Return the chords' new
-    times, which never decrease."""
+    """Return the times of chords, moved towards their notes' onsets and with nearby chords."""
     weight = np.where(strength >= FOUND, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
@@ -147,7 +143,7 @@ def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
     near = zip(*_nearby(chord_s), strict=True)
     around = np.array([_weighted_median(own_shift[a:b], own[a:b]) for a, b in near])
     moved = chord_s + (own * own_shift + STIFFNESS * around) / (own + STIFFNESS)
-    return np.maximum.accumulate(moved)
+    return np.maximum.accumulate(moved)  # chords stay in order
 
 
 def _nearby(times_s: F64) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -196,7 +192,7 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 
 
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
-    """Return the mean frame probability RELEASE_S after the offsets of notes. Omits notes whose
+    """Return the mean frame probability RELEASE_S after the offsets of notes. Ignores notes whose
     pitch starts again within 1.5 RELEASE_S of the offset."""
     again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
@@ -238,8 +234,8 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
 
 
 def _features(sounding: F32, onset: F32) -> F32:
-    """Return a vector of norm 1 for each slice. Frames and onsets of a silent slice are not scaled
-    up. An additional component completes the norm, so that silent slices match each other."""
+    """Return a vector of norm 1 for each slice. In a quiet slice, frames and onsets have a smaller
+    norm, and an additional component completes it, so that silent slices match each other."""
     onset = onset.copy()
     onset[1:] += 0.5 * onset[:-1]  # tolerate an onset that is one slice late
     out = np.concatenate([sounding, ONSET_WEIGHT * onset], axis=1)
@@ -253,7 +249,7 @@ def _cheapest_path(costs: F32) -> I64:
     Computes the total costs for one anti-diagonal after the other."""
     rows, columns = costs.shape
     back = np.zeros((rows, columns), np.int8)  # what advanced: 0: both, 1: row, 2: column
-    # Total costs of the last two anti-diagonals, by row. An infinite row precedes the first.
+    # Total costs of the last two anti-diagonals, by row. An extra row precedes the first.
     last, before = np.full((2, rows + 1), np.inf, np.float32)
     before[0] = 0
     for diagonal in range(rows + columns - 1):

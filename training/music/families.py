@@ -1,8 +1,7 @@
 """Validation passages and metrics for each family of instruments, and for sounds without notes.
 
-The notes and voices of the passages are not used for training: held-out instruments, singers and
-speakers, validation scores, and the validation split of the real recordings. Rendered passages get
-the rooms and noises of training.
+The passages use held-out instruments, singers and speakers, validation scores, and the validation
+split of the real recordings. Only rooms and noises are those of training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,12 +78,11 @@ class Passage:
 def validation_passages(
     config: SynthConfig, count: int = 8, seconds: float = 12.0, seed: int = SEED
 ) -> dict[str, list[Passage]]:
-    """Return ``count`` passages of at most ``seconds`` for each family. The passages depend only on
-    the data and ``seed``.
+    """Return ``count`` passages of at most ``seconds`` for each family, drawn with ``seed``.
 
     If ``config.real_root`` has recordings of a family, half of its passages are real. The others
-    are rendered if the data have instruments or singers of the family. A family without passages is
-    omitted. Raises ValueError or OSError for data that cannot be read.
+    are rendered. Families without instruments and recordings are omitted. Raises ValueError or
+    OSError for data that cannot be read.
     """
     sources = load_sources(config, "validation")
     backgrounds = load_backgrounds(config.root, held_out=True)

@@ -15,7 +15,7 @@ from model.instruments import UNKNOWN
 from training.arrays import F32, F64, I64, Bools
 
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
-"""Bits of an uncertain region: the frames and offsets, or the onsets, of a pitch are uncertain."""
+"""Bits of an uncertain region. The first marks frames and offsets, and the second marks onsets."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,7 @@ class Notes:
     offset: F64  # end of the sound
     pitch: NDArray[np.int16]
     velocity: F32  # 1 to 127; 0 if unknown
-    part: NDArray[
-        np.int16
-    ]  # index of the part in ``Piece.programs``, or of its voice in ``render``
+    part: NDArray[np.int16]  # index into ``Piece.programs``, or into the voices of ``render``
     released: F64  # release of the key; a pedal may hold the sound longer
     instrument: NDArray[np.int8]  # class number (``model.config.INSTRUMENTS``) or UNKNOWN
 
@@ -76,8 +74,7 @@ def notes_of(
     part: ArrayLike = 0,
     instrument: ArrayLike = UNKNOWN,
 ) -> Notes:
-    """Build notes from numbers of any type. Scalars apply to all notes. Keys are released at the
-    offsets."""
+    """Build notes, with keys released at the offsets. Scalars apply to all notes."""
     begin = np.asarray(onset, np.float64)
     end = np.asarray(offset, np.float64)
     return Notes(

@@ -5,8 +5,7 @@ The file ``index.json`` of the recordings' folder is a list of entries. An entry
 
 - ``score``: a MIDI file, and optionally ``ornaments`` (true if the performer adds notes). The
   shipped weights align the score with the recording. ``ornaments/ID.tsv`` lists the score times of
-  ornament signs that the score does not write out. The loss masks labels that the score does not
-  determine.
+  ornament signs that the score does not write out. The loss masks what remains undetermined.
 - ``labels``: a list with a table of notes (``recordings.read_table``), and ``label_kind``. The loss
   masks the edges of notes unless ``label_kind`` is "exact".
 
@@ -141,8 +140,7 @@ def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, A
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
-    """Load the recordings of ``singing.json`` whose notes were derived from labelled phones. Return
-    none if the file is missing."""
+    """Load the recordings of ``singing.json`` with aligned phones; none if the file is missing."""
     index = folder / "singing.json"
     files = json.loads(index.read_bytes())["files"] if index.exists() else []
     entries = [
@@ -205,10 +203,9 @@ HELD = 0.6  # fraction of the written duration for which the key is assumed to b
 RINGING_RELEASE_S = 4.0  # replaces RELEASE_S if the pedal is often down
 RINGING = 0.12  # value of ``Aligned.ringing`` from which the pedal is assumed to be often down
 UNWRITTEN, UNWRITTEN_WITH_ORNAMENTS = 0.8, 0.6
-"""Onset probabilities from which an onset that is not in the score may have been played. The second
-is for performers who add notes. Nearly all false onsets are below the first, most below the second.
-"""
-SUPPORT = 0.6  # fraction of detected notes within SUPPORT_S below which an alignment is wrong
+"""Probabilities from which an onset outside the score may have been played. The second threshold is
+for performers who add notes. It excludes most false onsets, and the first excludes nearly all."""
+SUPPORT = 0.6  # fraction of detected notes within SUPPORT_S below which the alignment is wrong
 SUPPORT_S = 1.5
 EDGE_S = 0.06  # time masked on either side of an inexact onset or offset, 1.5 times its error
 

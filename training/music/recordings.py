@@ -92,9 +92,8 @@ def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
 
 
 def read_midi(path: Path) -> Notes:
-    """Read the notes of a MIDI file, except drums. The sustain pedal extends a note, but not beyond
-    the next note of its pitch. If all programs are 0, instruments are unknown, because files
-    without program changes also look like this. Raises LabelError for an unreadable file."""
+    """Read the notes of a MIDI file, except drums. The pedal extends a note up to the next note of
+    its pitch. Instruments are unknown if all programs are 0, the default. Raises LabelError."""
     try:
         tracks = midi_tracks(path.read_bytes())
     except (OSError, RuntimeError, ValueError) as error:
@@ -207,8 +206,7 @@ def _read_labels(paths: list[Path], folder: Path) -> Notes:
 
 
 def read_audio(path: Path) -> tuple[F32, int]:
-    """Return the samples of a file, [n], with channels averaged, and their rate in Hz. Raises
-    AudioError."""
+    """Return the samples of a file as mono, [n], and their rate in Hz. Raises AudioError."""
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:

@@ -26,8 +26,8 @@ from training.music.targets import PEDAL_UNKNOWN, VELOCITY_SCALE, Targets, segme
 
 DYNAMIC_DB = Voice.dynamic_db
 TYPICAL_DB = -10.0
-"""Level at which relative velocities equal the played velocities, whose mean is 100."""
-_BLOCK = int(0.1 * SAMPLE_RATE)
+"""Level of a passage with mean velocity REFERENCE_VELOCITY whose velocities stay unchanged."""
+_BLOCK = int(0.1 * SAMPLE_RATE)  # number of samples over which the level is averaged
 
 
 def relative_velocities(audio: F32, velocity: F32) -> F32:
@@ -57,8 +57,8 @@ class Batch(NamedTuple):
 
 class Excerpt:
     """An excerpt's audio and the targets of all its frames, from which windows are cut. Windows
-    start ``phase`` samples after a multiple of HOP. The phase is random. If the context of a window
-    starts before the excerpt, this part is silent."""
+    start a random ``phase`` of samples after a multiple of HOP. Their context is silent before the
+    start of the excerpt."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
@@ -145,8 +145,7 @@ class _Batches(IterableDataset[Batch]):
 
 
 def _prepare_worker(worker: int) -> None:
-    # Signals reach all processes of the group. Workers ignore them, so that the consumer can save
-    # its state first.
+    # Workers ignore signals to the process group, so that the consumer can save its state first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     atexit.register(os._exit, 0)  # threads of libraries may abort a normal exit

@@ -17,12 +17,10 @@ HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
 """Speakers (by part of a segment's name) and drums (by file) that are used only for validation."""
 CONTINUOUS = ("traffic", "ambience", "rain", "machine", "water", "crowd", "hiss", "footsteps")
 """Kinds of continuous sounds. All other kinds are short events."""
-RECORDED = (
-    0.7  # fraction of noises that are recorded rather than synthesised, if there are recordings
-)
+RECORDED = 0.7  # fraction of noises that are recorded, if there are recordings
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
-"""General MIDI keys of the bass drum, snare drum, hi-hat and all other drums. Each entry also has
-the fraction of a pattern's steps at which the drum plays."""
+"""General MIDI keys of bass drum, snare drum, hi-hat and all others, and for each the fraction of
+steps at which it plays."""
 Segment = NDArray[np.int16]
 
 
@@ -81,8 +79,8 @@ class Backgrounds:
         for keys, share in _ROLES:
             hits = [hit for hit in kit if (hit[0] in keys if keys else hit[0] not in special_keys)]
             if hits:
-                chosen, _ = hits[rng.integers(len(hits))]
-                layers = [_sound(hit) for key, hit in hits if key == chosen]
+                chosen_key, _ = hits[rng.integers(len(hits))]
+                layers = [_sound(hit) for key, hit in hits if key == chosen_key]
                 parts.append((layers, rng.random(16) < share))
         step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # samples from one step to the next
         for number, begin in enumerate(range(int(rng.integers(step)), length, step)):
@@ -95,8 +93,8 @@ class Backgrounds:
 
 
 def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
-    """Load the sounds of ``noise.json``, or none if it is missing. Raises ValueError if the sample
-    rate is not SAMPLE_RATE. held_out: load only sounds in HELD_OUT, instead of all others."""
+    """Load the sounds of ``noise.json``, or none if the file is missing. Raises ValueError if the
+    rate is not SAMPLE_RATE. held_out: load only HELD_OUT. By default, load all others."""
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds
@@ -152,8 +150,7 @@ COLOURS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 
 @lru_cache(maxsize=len(COLOURS))
 def _table(colour: str) -> F32:
-    """Return about 47 s of unit-variance noise, which is the same in every process. It is cached
-    because generating it is slow."""
+    """Return about 47 s of unit-variance noise, equal in every process. Generating it is slow."""
     size = fft.next_fast_len(47 * SAMPLE_RATE)
     rng = np.random.default_rng(sorted(COLOURS).index(colour))
     spectrum = fft.rfft(rng.standard_normal(size))

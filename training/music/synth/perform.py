@@ -201,9 +201,9 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
             unison_cents=_mistuning(rng) if is_piano else 0.0,
             stretch=float(rng.uniform(0, 1.4)) if is_piano else 0.0,
         )
-    organ = entry.class_name == "organ"
-    vibrato_chance = 0.7 if entry.instrument in WITH_VIBRATO else 0.0 if organ else 0.7 * 0.4
-    has_vibrato = rng.random() < vibrato_chance
+    is_organ = entry.class_name == "organ"
+    chance = 0.7 if entry.instrument in WITH_VIBRATO else 0.0 if is_organ else 0.7 * 0.4
+    has_vibrato = rng.random() < chance
     return Voice(
         entry,
         gain_db=float(rng.uniform(-4, 4)),
@@ -213,7 +213,7 @@ def voice_for(entry: Instrument, rng: Rng) -> Voice:
         detune_cents=float(rng.uniform(2, 8)),
         vibrato_cents=50 * float(rng.beta(1.5, 2.5)) if has_vibrato else 0.0,
         vibrato_hz=float(rng.uniform(4.5, 7.0)),
-        line=random_line(not organ, rng),
+        line=random_line(not is_organ, rng),
         size_semitones=_size(rng),
     )
 
@@ -224,8 +224,7 @@ def _size(rng: Rng) -> float:
 
 
 def _detuning(rng: Rng) -> float:
-    """Draw the standard deviation, in cents, with which a piano's notes are out of tune. It ranges
-    from 0.5 (recently tuned) to 10 (neglected)."""
+    """Draw the standard deviation, in cents, of the tuning of a piano: 0.5 (good) to 10 (poor)."""
     return float(np.exp(rng.uniform(np.log(0.5), np.log(10))))
 
 
@@ -239,9 +238,7 @@ POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
 """Fraction of a group's scores that are played on a piano."""
 OTHERS_PIANO = 0.42  # this fraction for all other groups
-REORCHESTRATED = 0.5
-"""Fraction of the scores not played on a piano that get other instruments than written. All piano
-scores do."""
+REORCHESTRATED = 0.5  # fraction of the other scores with other instruments; KEYBOARD_GROUPS: all
 VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # program (oboe) that the corpus's songs use for the voice
 
@@ -277,7 +274,7 @@ def _mode(group: str, rng: Rng) -> str:
     if rng.random() < PIANO.get(group, OTHERS_PIANO):
         return "piano"
     kinds = ["strings", "winds", "mixed", "polyphonic"]
-    if group in ("solo piano", "pop piano"):
+    if group in KEYBOARD_GROUPS:
         return str(rng.choice(["polyphonic", *kinds[:3]], p=[0.6, 0.1, 0.1, 0.2]))
     shares = REORCHESTRATED * np.array([0.1, 0.2, 0.4, 0.3])
     return str(rng.choice(["keep", *kinds], p=[1 - REORCHESTRATED, *shares]))
@@ -289,9 +286,8 @@ def _fitting(
     usable: Sequence[Instrument],
     rng: Rng,
 ) -> Instrument:
-    """Draw a candidate that can play 97 % of the notes. If there is none, draw such an instrument
-    from ``usable``. If there is none either, return the usable instrument that can play most notes.
-    """
+    """Draw one of the candidates that can play 97 % of the notes, or else one of ``usable`` that
+    can. If none can, return the usable instrument that can play most notes."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:

@@ -1,8 +1,7 @@
 """Models a piano's dampers, sustain pedal, key and pedal noise, and sympathetic resonance.
 
-The damping of a string depends on how long and how firmly its damper has touched it.
-:func:`contact_time` integrates the contact over time. This models half pedalling, late pedalling
-and quick pedal changes.
+The damping of a string depends on how long and how firmly its damper has touched the string.
+:func:`contact_time` integrates both, which models half and late pedalling and quick changes.
 """
 
 import json
@@ -132,9 +131,8 @@ class Dampers:
         """Fraction of the old vibration that remains after a new stroke."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Return the time of full contact, in seconds, in which each note, [n], decays by 8.7 dB.
-        Lower strings are heavier, so they decay more slowly. Infinite for notes without a damper.
-        """
+        """Return the seconds of full contact in which each note, [n], decays by 8.7 dB. Lower
+        strings are heavier and decay more slowly. Notes without a damper have infinity."""
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)
@@ -168,10 +166,8 @@ class Dampings:
         end = np.searchsorted(contact_s, silent_contact_s)
         # A new stroke before this end interrupts the contact until the new key is released.
         self._damped_again = sample(released[again])
-        resumed_s = contact_s[self._damped_again]
-        later_end = np.searchsorted(
-            contact_s, silent_contact_s - contact_s[self._struck] + resumed_s
-        )
+        rest_s = silent_contact_s - contact_s[self._struck]
+        later_end = np.searchsorted(contact_s, rest_s + contact_s[self._damped_again])
         # The stroke after the new stroke stops the rest.
         after_next = np.append(again, len(notes))[again]
         restrike = int(RESTRIKE_CONSTANTS * dampers.restrike_s * SAMPLE_RATE)
@@ -182,8 +178,7 @@ class Dampings:
         faded_s = np.searchsorted(contact_s, faded_contact_s) / SAMPLE_RATE
         faded_s = np.where(faded_contact_s > contact_s[-1], np.inf, faded_s)
         self.gone_s = np.maximum(notes.released, faded_s)
-        """Time in seconds at which each note, [n], becomes inaudible, or infinity. A half-pressed
-        pedal may make it earlier than the offset."""
+        """Time in seconds at which each note, [n], is inaudible, perhaps before its offset."""
 
     def apply(self, note: int, sound: F32) -> None:
         """Damp, in place, the samples of a note from its ``begin`` on."""

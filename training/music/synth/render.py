@@ -1,8 +1,7 @@
 """Renders notes with the instruments of the bank.
 
 Each note uses the nearest recorded note. Linear interpolation of the oversampled recording changes
-its pitch. A sustained recording is looped if the note is longer. The result gets the note's
-envelope and gain, and is added to the mix.
+its pitch. A sustained recording is looped if the note is longer. Envelope and gain follow.
 """
 
 from dataclasses import dataclass
@@ -32,9 +31,7 @@ class Voice:
 
     instrument: Instrument
     gain_db: float = 0.0
-    dynamic_db: float = (
-        35.0  # difference in level between velocity 10 and 100; linear in log velocity
-    )
+    dynamic_db: float = 35.0  # level difference of velocities 10 and 100; linear in log velocity
     balance: float = 0.5  # fraction, 0 to 1, of recorded differences in loudness that is kept
     release_s: float = 0.1  # time constant of the decay after the end of a note
     dampers: pianos.Dampers | None = None  # used instead of ``release_s`` for pianos
@@ -89,9 +86,8 @@ def render(
     pedal: F64,
     mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
-    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. The audio and
-    the notes of the result omit notes that start outside 0..seconds, or whose pitch is more than
-    7.5 semitones from all recordings.
+    """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. Omit notes that
+    start outside 0..seconds or that are more than 7.5 semitones from all recordings.
 
     Args:
         tuning_cents: pitch of A4 above 440 Hz.

@@ -18,9 +18,7 @@ BUNDLES = {
     "scores_hauptstimme_index.json": "scores_hauptstimme.zip",
 }
 """ZIP file of each bundle, by its index. Only the first bundle is required."""
-TRANSCRIBED = (
-    "GiantMIDI-Piano"  # source that is not used, because another system transcribed its notes
-)
+TRANSCRIBED = "GiantMIDI-Piano"  # unused source, because another system transcribed its notes
 PITCH_LOW, PITCH_HIGH = 21, 108  # MIDI range of the piano and of all labels
 
 
@@ -105,8 +103,8 @@ Section = tuple[F64, F64, F64]  # onsets in seconds, durations in seconds, and p
 
 def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     """Return random patterns, one after another, in part 0 with pitches within ``low``..``high``.
-    The patterns include all pitches and intervals. Scores, in contrast, follow harmony and rarely
-    leave the middle of the keyboard."""
+    All pitches and intervals occur, whereas scores follow harmony and rarely leave the middle of
+    the keyboard."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
     time = float(rng.uniform(0, 1))
@@ -128,8 +126,8 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
 
 
 def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
-    """Return onsets and durations of an almost regular pulse during ``span`` seconds. Its period is
-    drawn between ``fastest_s`` and ``slowest_s``."""
+    """Return onsets and durations of a nearly regular pulse for ``span`` seconds. Its period is
+    between ``fastest_s`` and ``slowest_s``."""
     period_s = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
     onset = np.arange(0, span, period_s)
     onset = onset + rng.normal(0, 0.02 * period_s, len(onset)).clip(-0.02, 0.02)

@@ -1,9 +1,8 @@
 """Makes a recorded voice sing a melody.
 
-The consonant of a syllable precedes the note. The vowel is stretched over the note, and its pitch
-is replaced. Labels match what is audible: a note starts with its vowel, or in the middle of a slide
-from the previous note. It ends where the vowel starts to fade. Its pitch is the semitone nearest to
-the sung pitch.
+The consonant of a syllable precedes the note. The vowel is stretched over the note and gets its
+pitch. In the labels, a note starts with its vowel, or in the middle of a slide from the previous
+note. It ends where the vowel fades. Its pitch is the semitone nearest to the sung pitch.
 """
 
 import numpy as np
@@ -36,7 +35,7 @@ class Habits:
         self.melisma = rng.beta(1, 2)  # fraction of connected notes on the previous syllable
         self.glide = np.exp(rng.uniform(np.log(2), np.log(8)))
         """Standard deviation, in frames, of the Gaussian that smooths pitch changes."""
-        self.scoop = rng.beta(1, 2)  # fraction of the notes that start below their pitch
+        self.scoop = rng.beta(1, 2)  # fraction of notes that start below their pitch
         self.fall = rng.beta(1, 4)  # fraction of phrases that end with a falling pitch
         self.vibrato = rng.uniform(0.2, 0.9) if trained else rng.uniform(0, 0.4)  # semitones
         self.vibrato_hz = rng.uniform(4.5, 7)
@@ -44,7 +43,7 @@ class Habits:
         """Standard deviation of a note's pitch in semitones."""
         self.drift = rng.uniform(0.02, 0.1)  # standard deviation of the pitch change per second
         self.size = np.exp(rng.normal(0, 0.07))  # factor of the resonance frequencies
-        self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # level of consonants
+        self.breath_db = -30.0 if hums else rng.uniform(-9, 3)  # level of unvoiced consonants
         self.muffled_hz = np.exp(rng.uniform(np.log(250), np.log(700))) if hums else np.inf
         """Frequency above which closed lips attenuate the sound by 12 dB per octave."""
 
@@ -136,9 +135,8 @@ class _Frames:
             syllable = singer.syllables[int(words[word % len(words)])]
             begin, stop = int(first[group[0]]), int(last[group[-1]])
             # The consonant replaces the end of the previous note, but at most half of the note.
-            earliest = end
-            if self.vowels:
-                earliest = min(end, (self.vowels[-1][0] + self.vowels[-1][1]) // 2)
+            last_begin, last_end = self.vowels[-1][:2] if self.vowels else (end, end)
+            earliest = min(end, (last_begin + last_end) // 2)
             lead = min(syllable.vowel - syllable.begin, begin - earliest)
             if self.vowels:
                 # At least 6 frames of silence or consonant precede a repeated note.
@@ -250,8 +248,8 @@ def _by_syllable(notes: Notes, habits: Habits, rng: Rng) -> list[list[int]]:
 
 
 def _stretched(syllable: Syllable, length: int) -> F64:
-    """Stretch the middle of a vowel so that it lasts ``length`` frames. Return its position in the
-    recorded frames, possibly fractional, for each frame."""
+    """Stretch the middle of a vowel, so that the vowel lasts ``length`` frames. Return the recorded
+    frame, possibly fractional, for each of these frames."""
     natural = syllable.release - syllable.vowel
     edge = min(10, natural // 3, length // 3)
     begin, end = syllable.vowel + edge, syllable.release - edge

@@ -157,9 +157,8 @@ class MusicTask:
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return metrics on held-out data. They include the average precision of the middle frame,
-        as in the paper. Depending on the network and the data, they also include the average
-        precision for each look-ahead, figures of other heads, and ``family_metrics``."""
+        """Return metrics on held-out data: average precision of the middle frame, as in the paper,
+        for each look-ahead (with a filterbank), of the other heads, and by family."""
         assert isinstance(network, TranscriptionModel)
         if self._validation is None:
             self._validation = self._held_out()

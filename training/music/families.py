@@ -163,8 +163,7 @@ Windows = dict[str, Batch]
 
 
 def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> Windows:
-    """Return windows and targets of all passages, by family. Windows start every 96 hops.
-    context: number of samples before each window."""
+    """Return windows of all passages, every 96 hops, with ``context`` samples before, by family."""
     rng = np.random.default_rng(0)
     families = {}
     for name, of_family in passages.items():

@@ -49,9 +49,9 @@ def heads_loss(
     weights: HeadWeights,
     shares: ClassShares,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the weighted sum of the heads' cross-entropies, and each cross-entropy by head. For
-    frame, onset and offset, it is summed over pitches and averaged over frames. For velocity and
-    instrument, it is averaged over onsets. For the pedal, it is averaged over frames.
+    """Return the weighted sum of the heads' cross-entropies, and each cross-entropy by head. Frame,
+    onset and offset losses are summed over pitches and averaged over frames. Velocity and
+    instrument losses are averaged over onsets. The pedal loss is averaged over frames.
 
     Args:
         logits: (batch, heads, FRAMES, PITCHES), in the order of ``heads``.
@@ -95,8 +95,8 @@ def _instrument_loss(
     """Return the binary cross-entropies of the classes, summed over classes and averaged over
     onsets. Each class has its own probability, because several instruments may play the same note.
     A note's weight is the inverse square root of its class's share. Without weights, the heads
-    would learn to predict only the most frequent class, piano. logits: (batch, classes,
-    frames, pitches)."""
+    would learn to predict only the most frequent class, the piano.
+    logits: (batch, classes, frames, pitches)."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
     truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
@@ -129,8 +129,8 @@ MIN_ONSET = 0.3  # onset probability above which a predicted note gets an instru
 
 class Teacher:
     """A larger network whose predictions become targets of a smaller network. Predictions contain
-    more information than labels, such as how uncertain a note is (Hinton et al., 2015). Targets are
-    mixed instead of losses. The result is the same, as cross-entropy is linear in its target."""
+    more information than labels, such as how uncertain a note is (Hinton et al., 2015). Mixing
+    targets has the effect of mixing losses, because cross-entropy is linear in its target."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
         """Load the teacher. Raises WeightsError if the weights do not exist, and ValueError if the
@@ -140,10 +140,8 @@ class Teacher:
         self._device: torch.device | None = None
         teacher = self._network.config
         if teacher.context > student.context or teacher.sample_rate != student.sample_rate:
-            name = config.teacher
-            raise ValueError(
-                f"teacher {name} needs more context than {student.name}, or another sample rate"
-            )
+            needs = f"needs more context than {student.name}, or another sample rate"
+            raise ValueError(f"teacher {config.teacher} {needs}")
         self._samples = teacher.context + WINDOW
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:

@@ -110,8 +110,7 @@ def read_midi(path: Path) -> Notes:
 
 
 def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Read the notes of a score with the times of its alignment, which are relative to the start in
-    ``info``. Raises LabelError."""
+    """Read a score's notes at the times of its alignment, relative to the start in ``info``."""
 
     def read(path: Path) -> list[dict[str, str]]:
         head, *rows = _read_rows(path) or [[]]

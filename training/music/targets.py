@@ -24,8 +24,8 @@ T = TypeVar("T", NDArray[np.uint8], Tensor, int)
 
 
 class Targets(NamedTuple, Generic[T]):
-    """Targets of consecutive frames, [frames, PITCHES] except for ``pedal``. In a batch, they have
-    a first axis for windows. Arrays are uint8. Tensors are float32, after division by SCALES."""
+    """Targets of consecutive frames, [frames, PITCHES] except for ``pedal``. Batches have an
+    additional first axis for windows. Arrays are uint8. Tensors are float32, divided by SCALES."""
 
     frame: T  # 1 where a note sounds, i.e. onset <= t < offset at the time t of the frame
     onset: T
@@ -34,7 +34,7 @@ class Targets(NamedTuple, Generic[T]):
     velocity: T
     """MIDI velocity of the nearest note; 0 where ``onset`` is 0 or the velocity is unknown."""
     offset: T  # like ``onset``, but around the offsets of notes
-    instrument: T  # 1 + class number of the nearest note; 0 where ``onset`` is 0 or it is unknown
+    instrument: T  # 1 + class number of the nearest note; 0 without an onset or a class
     pedal: T  # [frames], depth of the sustain pedal times PEDAL_SCALE, or PEDAL_UNKNOWN
     frame_unknown: T  # 1 where ``frame`` and ``offset`` are uncertain
     onset_unknown: T  # 1 where ``onset`` is uncertain
@@ -52,8 +52,7 @@ def segment_labels(
     pedal: F64 | None = None,
     unknown: F64 | None = None,
 ) -> Targets[NDArray[np.uint8]]:
-    """Return the targets of ``frames`` frames of a segment that starts at ``start_sample``. For
-    ``pedal`` and ``unknown`` see ``render.Rendered``."""
+    """Return the targets of a segment. For ``pedal`` and ``unknown`` see ``render.Rendered``."""
 
     def position(seconds: F64) -> F64:  # in frames
         return seconds * (sample_rate / HOP) - (start_sample / HOP + 1)

@@ -6,7 +6,7 @@
       test_data/  test_labels/
 
 Label times are in samples at 44.1 kHz. A note sounds from start_time until just before end_time.
-Files are named by the numbers of recordings. The paper's test set is TEST. The paper trains on most
+A file's name is the number of its recording. The paper's test set is TEST. The paper trains on the
 other recordings of the test folder.
 """
 

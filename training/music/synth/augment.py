@@ -96,8 +96,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Measured rooms and recorded backgrounds. Rooms are simulated, and noise is synthesised, if
-    there are none. Drums and speech are then silent."""
+    """Measured rooms and recorded backgrounds. Without them, rooms and noise are synthesised."""
 
     rooms: tuple[Room, ...] = ()
     sounds: noise.Backgrounds = noise.Backgrounds()

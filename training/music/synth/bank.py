@@ -76,9 +76,8 @@ class Instrument:
     def pick(
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
-        """Return for each of n notes the index of the recorded note with the lowest cost. A
-        semitone of pitch shift costs as much as 8 steps of velocity. ``preference``, [recorded
-        notes], is added to the costs."""
+        """Return the index of the cheapest recorded note for each of n notes. A semitone of shift
+        costs as much as 8 steps of velocity. ``preference``, [recorded notes], is added."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))
@@ -158,9 +157,8 @@ def _make_seamless(sound: F32, start: int, end: int) -> None:
 
 
 def _onset(sound: F32, indexed_s: float) -> int:
-    """Return the onset in samples at STORED_RATE: the index's onset or the first audible sample,
-    whichever is earlier. In bowed and blown notes, sound is audible up to 25 ms before the index's
-    onset."""
+    """Return the onset in samples at STORED_RATE. It is the index's onset, or the first audible
+    sample if that is earlier (by up to 25 ms in bowed and blown notes)."""
     attack = np.abs(sound[: int(0.15 * STORED_RATE)])
     audible = int(np.argmax(attack >= 0.2 * attack.max(initial=0))) if len(attack) else 0
     return min(audible, round(indexed_s * STORED_RATE))
@@ -225,7 +223,7 @@ def neighbours(
     the second. It is 0 if it would be below 0.1, or if there is no second recording."""
     recorded = instrument.velocity
     away = velocity - recorded[pick]
-    # Velocity of each recording above the picked one, or below it if the note is softer.
+    # Distance in velocity of each recording from the picked one, towards the note's velocity.
     distance = (recorded - recorded[pick][:, None]) * np.sign(away)[:, None]
     near = np.abs(instrument.midi - instrument.midi[pick][:, None]) < 0.6  # semitones
     distance = np.where(near & (distance > 0), distance, np.inf)

@@ -33,8 +33,7 @@ _BLOCK = int(0.1 * SAMPLE_RATE)  # number of samples over which the level is ave
 def relative_velocities(audio: F32, velocity: F32) -> F32:
     """Scale velocities, [notes], to the level of an excerpt. The results are 1 to 127, or 0 for
     unknown velocities. The gain of a recording is unknown, so a short window shows only how loud a
-    note is in the recording, not how it was played. Scaling preserves the differences between
-    notes in dB."""
+    note is in the recording, not how it was played. Scaling preserves differences in dB."""
     has_velocity = velocity > 0
     count = len(audio) // _BLOCK
     if not has_velocity.any() or not count:
@@ -57,8 +56,7 @@ class Batch(NamedTuple):
 
 class Excerpt:
     """An excerpt's audio and the targets of all its frames, from which windows are cut. Windows
-    start a random ``phase`` of samples after a multiple of HOP. Their context is silent before the
-    start of the excerpt."""
+    start a random ``phase`` of samples after a multiple of HOP. Context before the excerpt is 0."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))
@@ -119,8 +117,7 @@ def generate_batches(
 
 
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
-    """Make a window start before its stream or end after it. That part has zeros as audio and no
-    notes, and its pedal is unknown."""
+    """Make a window start before its stream or end after it, with zeros and empty targets there."""
     cut = int(rng.integers(WINDOW))
     # Number of frames that describe samples before the cut; frame i describes HOP * (i + 1).
     frames = max(0, -(-cut // HOP) - 1)

@@ -52,8 +52,7 @@ class TrainingSources:
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
     """Load the bank, the scores and singers of a split, and real recordings for the split "train".
-    Raises ValueError if the split has no piece with notes, or if ``real_root`` is set but has no
-    recording with labels. Raises ValueError or OSError for data that cannot be read."""
+    Raises ValueError or OSError for unreadable data, or a split without scores or recordings."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
         groups.setdefault(piece.group, []).append(piece)
@@ -182,8 +181,7 @@ class ExcerptBuilder:
 
 
 def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered:
-    """Mix two excerpts of equal length. The RMS level of the second becomes ``level_db`` above the
-    level of the first."""
+    """Mix excerpts of equal length, with the second ``level_db`` louder (RMS) than the first."""
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
@@ -200,8 +198,7 @@ SUNG = 0.2  # fraction of the other rendered excerpts with singing, if there are
 
 
 def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) -> Rendered:
-    """Return an augmented excerpt of a real recording, a score, singing, random notes or a
-    background without notes."""
+    """Draw an augmented excerpt: a real recording, a score, singing, random notes or no notes."""
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
     surroundings, degradation = sources.surroundings, Degradation()
     if sources.recordings and rng.random() < config.real_probability:

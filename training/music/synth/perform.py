@@ -137,12 +137,11 @@ def orchestrate(
     """Assign a voice to each part. Raises ValueError if the bank has none of the entries to use.
 
     Args:
-        pedal: presses, [n, 2], of the performance. If there are none, they may be drawn.
+        pedal: presses, [n, 2]. If there are none, they may be drawn.
         only: names of the bank's entries to use, for validation. None means all except HELD_OUT.
 
     Returns:
-        The notes, whose ``part`` indexes the voices (some may be out of a voice's range).
-        The voices.
+        The notes, whose ``part`` indexes the voices, and may be out of a voice's range. The voices.
         The pedal, [presses, 3] (begin s, end s, depth), without presses if no voice is a piano.
     """
     usable = [

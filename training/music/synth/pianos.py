@@ -98,8 +98,8 @@ def contact_time(depth: F64) -> F32:
 
 def stretch_cents(pitch: NDArray[np.integer]) -> F64:
     """Return a tuned piano's deviation from equal temperament, in cents, at MIDI pitches, [n].
-    Strings are inharmonic, so stretched octaves beat least. The deviation is about -30 cents at the
-    lowest key and 30 cents at the highest (O. L. Railsback, JASA 9, 1938)."""
+    Strings are inharmonic, so stretched octaves beat least (O. L. Railsback, JASA 9, 1938: about
+    -30 cents at the lowest key and 30 cents at the highest)."""
     distance = (pitch - 60) / 48.0
     return np.asarray(32 * np.sign(distance) * np.abs(distance) ** 2.5)
 
@@ -208,8 +208,7 @@ class Dampings:
         low_gain = np.square(np.square(slow_gain))  # slow_gain ** RESIDUE_RATIO
         high_gain = low_gain**self._dampers.treble_power
         low_gain *= 1 - residue
-        slow_gain *= residue
-        low_gain += slow_gain
+        low_gain += residue * slow_gain
         pole = float(np.exp(-2 * np.pi * 2.5 * frequency / SAMPLE_RATE))
         taps = np.array([1 - pole], np.float32), np.array([1, -pole], np.float32)
         low = signal.lfilter(*taps, sound)

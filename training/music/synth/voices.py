@@ -31,8 +31,7 @@ CACHE_VERSION = 2
 QUIET_DB = -28.0  # voiced frames this far below loud frames do not belong to a syllable
 DIP_DB = -6.0  # level of a dip relative to the loudest frame; long voiced runs are divided there
 CORE_DB = -10.0  # level at which a vowel starts and ends, relative to its loudest frame
-SHORTEST, LONGEST = 14, 60
-"""Lengths in frames. Shorter voiced runs are not used. Longer runs are divided at their dips."""
+SHORTEST, LONGEST = 14, 60  # frames; shorter voiced runs are omitted, longer ones divided at dips
 CONSONANT = 24  # maximum number of frames before a syllable's voiced frames
 
 

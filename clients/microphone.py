@@ -194,7 +194,7 @@ def _end_on_signals(task: asyncio.Task[Any]) -> None:
             os.dup2(devnull, stream.fileno())
         task.cancel()
 
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # unless started with nohup
             loop.add_signal_handler(signal.SIGHUP, hang_up)

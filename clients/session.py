@@ -86,9 +86,9 @@ async def open_socket(url: str, start: str) -> ClientConnection:
 class Session:
     """One session of a performance: sends its audio and processes the server's messages.
 
-    The session limits the audio in flight, which the server acknowledges. For live audio,
-    ``progress`` messages suffice. If audio is sent faster, the session also sends ``flush``. The
-    server replies ``flushed`` once it has transcribed the earlier audio.
+    The session limits the audio that the server has not acknowledged. The server acknowledges live
+    audio in its ``progress`` messages. If audio is sent faster, the session also sends ``flush``.
+    The server replies ``flushed`` once it has transcribed the earlier audio.
     """
 
     def __init__(self, url: str, performance: ResumablePerformance, stall_timeout_s: float) -> None:

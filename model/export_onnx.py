@@ -40,7 +40,7 @@ except ImportError as missing:
 OPSET = 20
 LOOKAHEAD_HOPS = 9
 BLOCK_FRAMES = 4
-_UNLIMITED = 1 << 40  # maximum number of elements of a folded constant: no limit in effect
+_UNLIMITED = 1 << 40  # maximum number of elements of a folded constant, large enough for all
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Linear-phase low-pass filters: a sinc under a Kaiser window.
 
-The results equal ``scipy.signal.firwin``, but the import of SciPy takes half a second.
+``scipy.signal.firwin`` returns the same filters, but importing SciPy takes half a second.
 """
 
 import math

@@ -54,7 +54,8 @@ class NewestFrames:
 
     def power(self, audio: Tensor, frames: int) -> Tensor:
         """Map audio, (samples,), to squared magnitudes of its newest frames, (frames, bins + 1), in
-        the order of the filterbank's kernels. The last bin is 0. Silence precedes short audio."""
+        the order of the filterbank's kernels. The last bin is 0. Zeros pad short audio at the
+        start."""
         span = REACH + self._longest + (frames - 1) * HOP
         audio = audio[max(0, len(audio) - span) :]
         audio = F.pad(audio, (span - len(audio), REACH))

@@ -40,7 +40,7 @@ TOKEN_SUBPROTOCOL = "rse.token."
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# Host and port (RFC 3986, section 3.2). Neither header may contain user names or escapes.
+# Host and port (RFC 3986, section 3.2). `Host` and `Origin` contain no user names or escapes.
 _AUTHORITY = re.compile(
     r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:(?P<port>[0-9]{1,5}))?", re.IGNORECASE
 )

@@ -178,15 +178,15 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Minimum look-ahead: hops from the newest frame that a window predicts to the window's
-        end."""
+        """Minimum look-ahead: hops from the newest frame that a window predicts to its last
+        sample."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def preroll_hops(self) -> int:
         """Number of hops after which a front-end that starts in mid-stream returns the same bits as
-        one that started with the stream: it has replaced all columns and cached results."""
+        one that started with the stream, having replaced all columns and cached results."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
@@ -208,7 +208,7 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":  # older cards contain constants, which are now no fields
+        if kind == "filterbank":  # older cards also contain the constants
             constants = vars(FilterbankConfig) | {"history": True}
             fields = {item.name for item in dataclasses.fields(FilterbankConfig)}
             values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}

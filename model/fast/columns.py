@@ -63,8 +63,8 @@ class ColumnNetwork:
         self._after[0] = torch.cat([_repeat(silent[0], self.edge), self._after[0]], dim=1)
 
     def open(self) -> list[Tensor]:
-        """Return the state of a new stream, which silence precedes: the input of each convolution
-        before the next column that changes, (1, columns, pitches, channels)."""
+        """Return the state of a new stream after silence: for each convolution, the input columns
+        to the left of the columns that change next, (1, columns, pitches, channels)."""
         return list(self._silent)
 
     def advance(

@@ -163,7 +163,7 @@ Windows = dict[str, Batch]
 
 
 def family_windows(passages: Mapping[str, Sequence[Passage]], context: int) -> Windows:
-    """Return windows of all passages, every 96 hops, with ``context`` samples before, by family."""
+    """Return a window per 96 hops of all passages, by family. context: samples before a window."""
     rng = np.random.default_rng(0)
     families = {}
     for name, of_family in passages.items():

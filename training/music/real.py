@@ -5,7 +5,7 @@ The file ``index.json`` of the recordings' folder is a list of entries. An entry
 
 - ``score``: a MIDI file, and optionally ``ornaments`` (true if the performer adds notes). The
   shipped weights align the score with the recording. ``ornaments/ID.tsv`` lists the score times of
-  ornament signs that the score does not write out. The loss masks what remains undetermined.
+  ornament signs that the score does not write out. The loss masks uncertain labels.
 - ``labels``: a list with a table of notes (``recordings.read_table``), and ``label_kind``. The loss
   masks the edges of notes unless ``label_kind`` is "exact".
 
@@ -59,7 +59,7 @@ class RealRecording:
         self, begin: int, length: int, speed: float = 1.0, semitones: int = 0
     ) -> tuple[F32, Notes, F64]:
         """Return ``length`` samples, -1..1, from sample ``begin``, with their notes and uncertain
-        regions. Their times count from ``begin``, as if the audio were played at ``speed``. Their
+        regions. All times count from ``begin``, as if the audio were played at ``speed``. All
         pitches are ``semitones`` higher. The samples themselves are not changed."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
         audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
@@ -125,7 +125,7 @@ def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRec
 
 
 def singing_files(root: Path, split: str) -> list[Path]:
-    """Return the audio files of a split's recordings of labelled voices."""
+    """Return the audio files of the labelled voices in a split."""
     entries = _labelled_entries(root, split)
     return [root / entry["audio"] for name, entry in entries if name == "voice"]
 
@@ -140,7 +140,7 @@ def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, A
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
-    """Load the recordings of ``singing.json`` with aligned phones; none if the file is missing."""
+    """Load the recordings of ``singing.json`` with phone-aligned notes; none without the file."""
     index = folder / "singing.json"
     files = json.loads(index.read_bytes())["files"] if index.exists() else []
     entries = [

@@ -160,7 +160,7 @@ class Collection:
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or no audio with labels. suffixes: suffixes of audio."""
+    LabelError if the folder has no audio, or none with labels. suffixes: endings of audio files."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

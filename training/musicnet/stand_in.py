@@ -1,8 +1,7 @@
 """Writes a small synthetic archive in MusicNet's layout.
 
 ``python -m training.musicnet.stand_in DIR`` writes recordings of random chords with exact labels.
-Their tones are harmonic and decay. The recordings allow you to try every command for the archive
-within minutes. The resulting figures are meaningless for music.
+With them you can try every command for the archive within minutes. The figures have no meaning.
 """
 
 import sys
@@ -25,7 +24,7 @@ Note = tuple[int, int, int]  # onset and offset in samples at SOURCE_RATE, MIDI 
 
 
 def random_notes(rng: Rng, seconds: float) -> list[Note]:
-    """Return a chord every 0.25 s. It has one to three notes and sounds for 0.2 to 0.5 s."""
+    """Return one chord per 0.25 s. Each has one to three notes and sounds for 0.2 to 0.5 s."""
     notes = []
     for onset_s in np.arange(0, seconds - 0.5, 0.25):
         pitches = rng.choice(np.arange(48, 84), rng.integers(1, 4), replace=False)

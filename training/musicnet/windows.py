@@ -66,7 +66,7 @@ class Track:
 def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track]:
     """Return the recordings at ``rate`` Hz, with channels averaged. First resamples recordings that
     are not in the cache, with a progress bar. Raises ArchiveError for corrupt files."""
-    intervals = [read_intervals(source) for source in sources]  # raises before long resampling
+    intervals = [read_intervals(source) for source in sources]  # raises before slow resampling
     paths = [cache / f"{source.number}.npy" for source in sources]
     new = [pair for pair in zip(sources, paths, strict=True) if not pair[1].exists()]
     for source, path in tqdm(new, f"resampling to {rate} Hz", unit=" recordings", disable=not new):

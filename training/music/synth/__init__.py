@@ -19,7 +19,7 @@
     releases/         releases.json {"sets": {NAME: {"file", "notes": [{"key": MIDI pitch or null,
                       "kind": "release", "pedal_down" or "pedal_up", "start", "length"}, ...],
                       ...}}} and the sound files: noises of a piano's keys and pedal
-    voices/           see ``voices``
+    voices/           see ``training.music.synth.voices``
     phrases.json      see ``training.music.real``
 
 The bank, ``midi_index.json`` and ``midi_open.zip`` are required, and the others are optional. All

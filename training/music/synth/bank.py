@@ -77,7 +77,7 @@ class Instrument:
         self, pitch: NDArray[Any], velocity: NDArray[Any], preference: NDArray[Any]
     ) -> NDArray[np.intp]:
         """Return the index of the cheapest recorded note for each of n notes. A semitone of shift
-        costs as much as 8 steps of velocity. ``preference``, [recorded notes], is added."""
+        costs as much as 8 steps of velocity. ``preference``, [recorded notes], adds to the cost."""
         cost = 8.0 * np.abs(pitch[:, None] - self.midi)
         cost += np.abs(velocity[:, None] - self.velocity)
         return np.asarray((cost + preference).argmin(axis=1))

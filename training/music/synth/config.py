@@ -12,7 +12,7 @@ CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
 @validated_dataclass()
 class SynthConfig:
-    """The data from which excerpts are made, and their length."""
+    """Data from which excerpts are made, and the length of the excerpts."""
 
     root: Path  # Folder of data in the layout of ``training.music.synth``
     cache: Path  # Folder for the decoded bank (1 GB), recordings and alignments

@@ -56,10 +56,10 @@ class Batch(NamedTuple):
 
 class Excerpt:
     """An excerpt's audio and the targets of all its frames, from which windows are cut. Windows
-    start a random ``phase`` of samples after a multiple of HOP. Context before the excerpt is 0."""
+    start ``phase`` samples after a multiple of HOP. Context before the excerpt is silent."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
-        self.phase = int(rng.integers(HOP))
+        self.phase = int(rng.integers(HOP))  # random, so that notes start anywhere in a hop
         self.audio = rendered.audio[self.phase :]
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # number of hops at which a window can start
@@ -117,7 +117,7 @@ def generate_batches(
 
 
 def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
-    """Make a window start before its stream or end after it, with zeros and empty targets there."""
+    """Make a window start before its stream or end after it: clear audio and targets outside."""
     cut = int(rng.integers(WINDOW))
     # Number of frames that describe samples before the cut; frame i describes HOP * (i + 1).
     frames = max(0, -(-cut // HOP) - 1)

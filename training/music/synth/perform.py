@@ -178,7 +178,7 @@ def orchestrate(
 
 PIANOS = ("piano", "electric_piano", "electric_grand")  # with dampers and a sustain pedal
 WITH_VIBRATO = ("violin", "viola", "cello", "contrabass", "voice", "choir")
-"""Instruments with frequent vibrato."""
+"""Instruments that are often played or sung with vibrato."""
 RINGING = ("harp", "celtic harp", "zither", "vibraphone", "glockenspiel")
 """Instruments whose notes continue to ring after their written end."""
 
@@ -223,7 +223,7 @@ def _size(rng: Rng) -> float:
 
 
 def _detuning(rng: Rng) -> float:
-    """Draw the standard deviation, in cents, of the tuning of a piano: 0.5 (good) to 10 (poor)."""
+    """Draw the standard deviation of a piano's tuning in cents: 0.5 (good) to 10 (poor)."""
     return float(np.exp(rng.uniform(np.log(0.5), np.log(10))))
 
 
@@ -237,7 +237,8 @@ POLYPHONIC = ("electric piano", "harpsichord", "organ", "plucked", "mallets")
 PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
 """Fraction of a group's scores that are played on a piano."""
 OTHERS_PIANO = 0.42  # this fraction for all other groups
-REORCHESTRATED = 0.5  # fraction of the other scores with other instruments; KEYBOARD_GROUPS: all
+REORCHESTRATED = 0.5
+"""Fraction of the scores not played on a piano that get new instruments. Piano scores always do."""
 VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # program (oboe) that the corpus's songs use for the voice
 

@@ -178,7 +178,7 @@ class Dampings:
         faded_s = np.searchsorted(contact_s, faded_contact_s) / SAMPLE_RATE
         faded_s = np.where(faded_contact_s > contact_s[-1], np.inf, faded_s)
         self.gone_s = np.maximum(notes.released, faded_s)
-        """Time in seconds at which each note, [n], is inaudible, perhaps before its offset."""
+        """Time in seconds at which each note, [n], becomes inaudible, perhaps before its offset."""
 
     def apply(self, note: int, sound: F32) -> None:
         """Damp, in place, the samples of a note from its ``begin`` on."""
@@ -186,7 +186,7 @@ class Dampings:
         contact_s = self._contact_s[begin : begin + len(sound)]
         contact_s = contact_s - contact_s[0]
         struck = int(self._struck[note]) - begin
-        if struck < len(sound):  # the new stroke lifts the damper until its own key is released
+        if struck < len(sound):  # the damper is up from the new stroke to the new release
             damped_again = min(int(self._damped_again[note]) - begin, len(sound) - 1)
             new_contact_s = np.maximum(contact_s[struck:] - contact_s[damped_again], 0)
             contact_s[struck:] = contact_s[struck] + new_contact_s
@@ -233,7 +233,7 @@ MIDI pitch of its key (0 for the pedal) and samples with a peak of 1."""
 
 
 def load_mechanics(folder: Path) -> Mechanics | None:
-    """Read ``releases/`` in a bank's folder. Return None if it is missing."""
+    """Read ``releases/`` in a bank's folder. Return None if there is no index."""
     index = folder / "releases" / "releases.json"
     if not index.exists():
         return None

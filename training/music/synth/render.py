@@ -1,7 +1,7 @@
 """Renders notes with the instruments of the bank.
 
 Each note uses the nearest recorded note. Linear interpolation of the oversampled recording changes
-its pitch. A sustained recording is looped if the note is longer. Envelope and gain follow.
+its pitch. A sustained recording is looped if the note is longer. Envelope and gain come last.
 """
 
 from dataclasses import dataclass

@@ -20,8 +20,8 @@ VOICE = INSTRUMENTS.index("voice")
 CHORD_S = 0.03  # notes that start within this time form a chord, and the highest note is sung
 SHORTEST_S = 0.09  # shorter notes are omitted
 SPOKEN, SUNG = (3.0, 11.0), (-4.0, 4.0)
-"""Range, in semitones, in which a melody's median pitch should be above the median pitch of the
-recorded speech (SPOKEN) or singing (SUNG)."""
+"""Range of a melody's median pitch, in semitones above the median pitch of the recorded speech
+(SPOKEN) or singing (SUNG), before it is rounded to octaves."""
 
 
 class Habits:

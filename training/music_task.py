@@ -48,7 +48,7 @@ from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, se
 from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
-LOWEST, HIGHEST = 21, 108  # MIDI range of the piano; other pitches are not trained
+LOWEST, HIGHEST = 21, 108  # MIDI range of the piano, used in ``heads_loss``
 TONES = range(48, 84)  # pitches of synthetic windows
 FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
@@ -122,7 +122,7 @@ class MusicTask:
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
         """Return an endless stream of batches, rendered by processes or read by threads. Rendered
         music depends on the seed and the first step, so a resumed run trains on other music than
-        an uninterrupted run. Windows of the archive depend only on the seed and their step."""
+        an uninterrupted run. Other batches depend only on the seed and their step."""
         config = self.config
         if self.archive:
             return self.archive.batches(config.batch_size, seed, step, config.workers)

@@ -56,8 +56,8 @@ def random_line(blown_or_bowed: bool, rng: Rng) -> Line:
 
 
 def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]:
-    """Return the notes of one part and their articulation. Some notes are changed to last until the
-    next note starts."""
+    """Return the notes of one part and their articulation. Some notes now last until the next note
+    starts."""
     count = len(notes)
     connected = _followed(notes) & (rng.random(count) < line.connected)
     source = np.flatnonzero(connected)

@@ -1,4 +1,4 @@
-"""Measure the accuracy of a model, with the same pipeline as the service.
+"""Measure the accuracy of a model with the service's pipeline.
 
     python -m training.evaluate real --data-dir DIR --lookahead-ms 100 200 --json OUT
 

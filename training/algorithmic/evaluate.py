@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         network = load_symbol_network(path).to("cuda" if torch.cuda.is_available() else "cpu")
         task = read_card(path).get("name")
         if task not in PROBLEMS:
-            raise WeightsError(f"{path} is of task {task!r}; expected one of {sorted(PROBLEMS)}")
+            raise WeightsError(f"{path} was trained on {task!r}, not on one of {sorted(PROBLEMS)}")
     except WeightsError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     scores = []

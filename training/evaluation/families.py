@@ -28,7 +28,9 @@ class FamilyCounts:
 
     def __init__(self) -> None:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-        self._pedal = np.zeros((2, 2), np.int64)  # frames: labelled up or down, detected up or down
+        self._pedal = np.zeros(
+            (2, 2), np.int64
+        )  # frames, by labelled and detected state (up, down)
 
     def add(self, passage: Passage, notes: list[Note], pedal: Sequence[PedalPress]) -> None:
         """Count the notes and pedal presses that were detected in a passage."""
@@ -61,7 +63,8 @@ class FamilyCounts:
 
 
 def _down(presses: F64, frames: int) -> I64:
-    """Return [frames], 1 if the pedal is down in mid-frame. presses: [n, 2], in seconds."""
+    """Return [frames], 1 where the pedal is down in the middle of the frame. presses: [n, 2], in
+    seconds."""
     middle = (np.arange(frames) + 0.5) * PEDAL_FRAME_S
     starts, ends = presses[:, :1], presses[:, 1:]
     return np.asarray(((starts <= middle) & (middle < ends)).any(axis=0), np.int64)
@@ -70,7 +73,7 @@ def _down(presses: F64, frames: int) -> I64:
 def evaluate_families(
     transcriber: EngineModel, options: StreamOptions, passages: Mapping[str, Sequence[Passage]]
 ) -> dict[str, Any]:
-    """Transcribe the passages of every family and return figures as plain values.
+    """Transcribe the passages of every family. Return figures as plain Python values.
 
     Returns:
         ``families``: for each family the means over its passages of ``frame_f1``, ``onset_f1`` and

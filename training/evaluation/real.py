@@ -2,7 +2,7 @@
 
 The service's stream transcribes them, so the figures also apply to a live stream with the same
 look-ahead. No settings are chosen here. A recording fails if it cannot be read or transcribed, or
-if most of its labels are after its end. The report lists failed recordings in ``failures``.
+if most of its labels are after the end of its audio. ``failures`` of the report lists them.
 """
 
 import os

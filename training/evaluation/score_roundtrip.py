@@ -1,8 +1,8 @@
-"""Round trip of scores: perform, render and transcribe them, and quantise the result.
+"""Round trip of scores: performs, renders and transcribes them, and quantises the result.
 
-Held-out instruments play the start of each MusicXML file of a folder, without a room and with a
-tempo curve. The service transcribes the audio. Metre, key and quantised onsets are then compared
-with the original.
+Held-out instruments play the start of each MusicXML file in a folder, with a tempo curve and
+without a room. The service transcribes the audio. Then the metre, the key and the quantised onsets
+are compared with the original.
 """
 
 import math
@@ -57,10 +57,9 @@ def evaluate_scores(
     folder: Path,
     seconds: float,
 ) -> dict[str, Any]:
-    """Return the figures of each of ``scores`` (see ``compare``) and their means.
-
-    Print and skip files that cannot be read. Raises ValueError if no score is left.
-    """
+    """Return the figures of each score under ``scores`` (see ``compare``), their means and their
+    number, ``count``. Skip files that cannot be read, and print their names. Raises ValueError if
+    no score can be read."""
     paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
     bank = load_bank(config.root, config.cache)
     scores: dict[str, dict[str, float]] = {}
@@ -138,8 +137,8 @@ def compare(played: PerformedScore, detected: list[Note]) -> dict[str, float]:
     Returns:
         ``metre``, ``key``: 1.0 if the metre and the key signature are right.
         ``notes_found``: recall of the played notes.
-        ``place``: share of matched notes with the right position in the passage. One shift, common
-        to all notes, is allowed.
+        ``place``: share of matched notes with the right position in the score. A constant shift of
+        all notes is allowed.
         ``step``: share of matched notes at the right distance from the previous matched note.
     """
     notes, estimated = played.notes, estimated_notes(detected)

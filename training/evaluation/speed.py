@@ -1,10 +1,10 @@
 """Measures the paper's claims of speed on this machine: ``python -m training.evaluation.speed``.
 
-A network of residual switch units (RSE) is compared with the original network of gated units (SE),
-both with the paper's 384 features, and with one layer of attention in torch's fused kernels, both
-with 192 features. The paper's MusicNet network is timed on two million samples. Networks have two
-Beneš blocks, use the fastest number format, and process one sequence at a time without an
-optimiser.
+A network of residual switch units (RSE) is compared with two baselines. One is the original
+network of gated units (SE), with 384 features as in the paper. The other is one layer of attention
+(torch's fused kernels), with 192 features. The paper's MusicNet network also transcribes two
+million samples. All networks have two Beneš blocks, use the fastest number format and process one
+sequence at a time. Training steps are measured without an optimiser.
 """
 
 import statistics
@@ -39,8 +39,8 @@ def network(unit: str, maps: int) -> ResidualShuffleExchange:
 
 
 def seconds(network: nn.Module, use: str, *shape: int) -> float:
-    """Return the median time of five passes after a warm-up, or the time of the first of them if it
-    exceeds one second. use: "training" or "inference"."""
+    """Return the median time of five passes after a warm-up. If the first pass takes more than a
+    second, return its time. use: "training" or "inference"."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device)
     network.to(device, dtype)
@@ -64,11 +64,11 @@ def seconds(network: nn.Module, use: str, *shape: int) -> float:
 def table(
     wide: int, maps: int, lengths: tuple[int, ...], longer: tuple[int, ...], samples: int
 ) -> str:
-    """Return the measured claims as a Markdown table.
+    """Return a Markdown table of the claims and the measurements.
 
     Args:
-        wide, lengths: features and sequence lengths in the comparison with SE.
-        maps, longer: features and sequence lengths in the comparison with attention.
+        wide, lengths: number of features and sequence lengths for the comparison with SE.
+        maps, longer: number of features and sequence lengths for the comparison with attention.
         samples: length of the input of the MusicNet network.
     """
     attention = Attention(maps, max(1, maps // HEAD), batch_first=True)

@@ -1,8 +1,8 @@
 """Ground truth of a passage, and the accuracy of detected notes where the labels are certain.
 
-Onsets and frames with uncertain labels count neither as right nor as wrong. If all onsets of a
-passage are uncertain, because its labels are approximate, all its notes count nevertheless: the
-onset tolerance is wider than the error of such labels.
+Onsets and frames with uncertain labels count neither as right nor as wrong. Some passages have only
+approximate labels, so all of their onsets are uncertain. Then all notes count, because the errors
+of such labels are smaller than the onset tolerance.
 """
 
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ from training.shipping.tune import settings_by_evidence
 
 FACTORS = (0.0, 0.25, 0.5, 0.75, 1.0)  # 0: the initial weights, 1: the tuned weights
 MAX_MEAN_LOSS = 0.005  # maximum loss in the mean score of the validation families
-MAX_FAMILY_LOSS = 0.02  # maximum loss in the score of each family, which few passages measure
+MAX_FAMILY_LOSS = 0.02  # maximum loss in the score of one family, measured on few passages
 NEGLIGIBLE = 0.005  # gain on the user's recordings that does not justify a larger factor
 PASSAGE_S = 20.0
 MIN_PASSAGE_S = 1.0
@@ -105,7 +105,8 @@ def choose_settings(network: TranscriptionModel, passages: Passages) -> TrackerS
 
 
 def detected_family(own: Sequence[PredictedPassage], settings: TrackerSettings) -> str | None:
-    """Return the family of the instrument with the most detected notes; None if it has none."""
+    """Return the family of the most frequent instrument among the detected notes, or None if this
+    instrument belongs to no family."""
     counts: Counter[int] = Counter()
     for passage in own:
         counts.update(passage.detected_notes(settings).instrument.tolist())

@@ -48,7 +48,7 @@ QUARTER_CONTRAST = 0.4  # minimum contrast of every quarter, as a share of the o
 SURE_SUPPORT = 0.6  # share of supported labels above which no alignment as a score is tried
 SCORE_GAIN = 0.25  # minimum gain in supported notes for which labels are aligned as a score
 MIN_ALIGNED = 0.5  # minimum share of a score's notes that are detected at their aligned times
-MIN_AGREEMENT = 0.15  # agreement of the spectral peaks below which the tuning is unknown
+MIN_AGREEMENT = 0.15  # minimum agreement of the spectral peaks for a known tuning
 
 Kind = Literal["auto", "performance", "score"]
 
@@ -227,7 +227,7 @@ def inexact_ends(notes: Notes) -> F64:
 
 
 def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:
-    """Return for each note, [n], True if its pitch is detected at its frame."""
+    """Return True for each note, [n], whose pitch is detected at its frame."""
     inside = (frame >= 0) & (frame < len(detected))
     return inside & detected[np.clip(frame, 0, len(detected) - 1), notes.pitch]
 
@@ -280,9 +280,12 @@ FEW = 10  # number of recordings below which parts of training recordings are us
 
 
 def split(recordings: Sequence[Own], seed: int) -> Split:
-    """Split by recording: a fifth to choose, a fifth to test. If there are fewer than FEW, the last
-    quarter of each training recording is used to choose instead, because one or two recordings are
-    not representative. Fewer than three are split by time. Raises ValueError if there are none."""
+    """Split recordings into three parts: a fifth to choose, a fifth to test, the others to train.
+
+    A fifth of fewer than FEW recordings would not be representative. The last quarters of the
+    training recordings are then used to choose. One or two recordings are split by time. Raises
+    ValueError if there are none.
+    """
     if not recordings:
         raise ValueError("no recording with usable labels")
     if len(recordings) < 3:

@@ -1,10 +1,10 @@
 """Training on the user's recordings without forgetting other music.
 
-Each batch contains labelled windows of the user's recordings. The other windows, a share of
+Some windows of each batch are labelled windows of the user's recordings. The others, a share of
 KEPT_SHARE, keep the network from forgetting. They are rendered audio, or variants of the user's
-recordings, at other pitches and speeds and mixed with each other. Their targets are the predictions
-of the initial weights (Li and Hoiem, "Learning without Forgetting", 2016), mixed with the labels in
-the case of rendered audio.
+recordings that are transposed and mixed. Their targets are the predictions of the initial weights
+(Li and Hoiem, "Learning without Forgetting", 2016). For rendered audio, the targets are the mean of
+these predictions and the labels.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -65,7 +65,7 @@ class FineTuneTask(MusicTask):
         self._kept = round(KEPT_SHARE * config.batch_size)
 
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
-        """Yield batches without end. Unless rendered, they depend only on seed and step."""
+        """Yield batches without end. Without rendered audio they depend only on seed and step."""
         size, context = self.config.batch_size, self.config.model.context
         stream = None
         if self._rendered:
@@ -111,8 +111,8 @@ class FineTuneTask(MusicTask):
         return out
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its parts. The last windows of the batch are those that keep the
-        network from forgetting."""
+        """Return the loss and its parts. In each batch, the windows that keep the network from
+        forgetting come last."""
         network = self.network
         assert isinstance(network, TranscriptionModel)
         assert self.teacher

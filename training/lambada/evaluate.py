@@ -23,13 +23,14 @@ from training.lambada.words import Vocabulary
 from training.loop.run_folder import saved_weights
 
 COMMON = 500
-"""Number of words that the frequent-word baseline excludes. Its accuracy on LAMBADA is highest with
-this number."""
+"""Number of words that the frequent-word baseline excludes. This number gives the highest accuracy
+on LAMBADA."""
 
 
 def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> float:
-    """Return the accuracy if the answer is always the most frequent word of the passage, or the
-    first of equally frequent words. common: number of excluded words, the most frequent ones."""
+    """Return the accuracy of a baseline that answers with the most frequent word of the passage, or
+    with the first of equally frequent words. common: number of the most frequent words of all
+    passages, which are never the answer."""
     frequencies = Counter(word for words in passages for word in words)
     excluded = {word for word, _ in frequencies.most_common(common)}
     right = 0
@@ -40,7 +41,8 @@ def frequent_word(passages: Sequence[Sequence[str]], common: int = COMMON) -> fl
 
 
 def interval(share: float, count: int) -> tuple[float, float]:
-    """Return the 95 % confidence interval (Wilson) of a share of `count` independent passages."""
+    """Return the 95 % confidence interval (Wilson) of a share that was measured on ``count``
+    independent passages."""
     test = binomtest(round(share * count), count)
     low, high = test.proportion_ci(confidence_level=0.95, method="wilson")
     return float(low), float(high)
@@ -51,7 +53,7 @@ def load_reader(folder: Path, weights: str) -> Reader:
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":
-        raise WeightsError(f"{path} is of task {card.get('name')!r}; expected 'lambada'")
+        raise WeightsError(f"{path} was trained on {card.get('name')!r}, not on lambada")
     network = load_symbol_network(path).to("cuda" if torch.cuda.is_available() else "cpu")
     vocabulary, data = Vocabulary.load(folder / VOCABULARY), card["data"]
     return Reader(network, vocabulary, data["length"], data["votes"])
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     rows = {
-        f"most frequent word of the passage, without the {COMMON} of the file": frequent_word(
+        f"most frequent word of the passage, except the {COMMON} of the file": frequent_word(
             passages
         ),
         "network": right.mean(),

@@ -64,7 +64,7 @@ def tokenise(text: str) -> list[str]:
 
 
 def sentence_starts(tokens: list[str]) -> list[int]:
-    """Return the index of the first token of each sentence of a paragraph, starting with 0. A
+    """Return the index of the first token of each sentence in a paragraph; the first is 0. A
     sentence ends with a full stop, question mark or exclamation mark and the closing quotation
     marks after it, unless the next word is in lower case ("What?" he asked)."""
     starts = [0]
@@ -127,7 +127,7 @@ def read_novels(path: Path) -> Novels:
     starts: list[int] = []
     books: list[int] = []
     within: Counter[int] = Counter()  # number of occurrences of each word within sentences
-    capital: Counter[int] = Counter()  # number of these that are capitalised
+    capital: Counter[int] = Counter()  # how many of these occurrences are capitalised
     for novel in _texts(path):
         books.append(len(text))
         for tokens in paragraphs(novel):

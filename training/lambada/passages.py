@@ -25,7 +25,7 @@ CONTEXT, MAX_WORDS = 50, 200
 """For passages from novels: minimum number of words before the target sentence, and maximum number
 of words of a passage."""
 COMMON = 500  # number of most frequent words that are answers only if they are names
-APART = 12  # minimum number of words since the answer last occurred
+APART = 12  # minimum distance, in words, from the previous occurrence of the answer
 DETERMINERS = frozenset(
     "the a an his her my your their our its this that these those no some any every".split()
 )
@@ -127,12 +127,12 @@ def like_lambada(novels: Novels, previous: I64, common: int) -> Bools:
     """Return for each token, (tokens,), True if it could be an answer in LAMBADA.
 
     The rule follows the development passages. Of the answers that occur in their passage, more than
-    half are names, and most others are nouns. Nine of ten occurred last at least 16 words before.
-    Few start a sentence or follow an opening quotation mark. An answer in training must therefore
-    meet these conditions:
+    half are names, and most others are nouns. Nine of ten are at least 16 words after their
+    previous occurrence. Few start a sentence or follow an opening quotation mark. An answer in
+    training must therefore meet these conditions:
 
     - It is a name, or a noun that is not among the most frequent words.
-    - It occurred last at least APART words before.
+    - It is at least APART words after its previous occurrence.
     - The token before it is a word or a comma.
 
     previous: position of the previous occurrence of each token, (tokens,).
@@ -161,7 +161,7 @@ NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
 def synthetic_passages(rng: Rng, count: int) -> str:
-    """Return synthetic passages, one per line: of three people, the one who is called answers."""
+    """Return synthetic passages, one per line. Somebody calls one of three people, who answers."""
     lines = []
     for _ in range(count):
         people = rng.permutation(NAMES)[:3]

@@ -1,9 +1,9 @@
 """Encodes passages as a network's inputs and targets, and computes its answers by voting.
 
 A mask replaces the last word, and the targets mark the other occurrences of this word. The unknown
-words of a passage are numbered within their kind (names or other words, which occur once in the
-passage or more often), and each number has a symbol. The most frequent word has the first number.
-Of equally frequent words, later words come first.
+words of a passage have four kinds: names and other words, each of which occur once or more often in
+the passage. The words of a kind are numbered by falling frequency, later words first if they are
+equally frequent, and each number has a symbol.
 """
 
 from collections import Counter
@@ -65,8 +65,9 @@ def place(encoded: Encoded, length: int, offset: int) -> I64:
 
 
 def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) -> bool:
-    """Return True if the last word has the largest probability, summed over all its occurrences in
-    all placements. scores: logits of each placement. Padding and mask are ignored."""
+    """Return True if the last word has the highest probability of all words. The probability of a
+    word is summed over its occurrences in all placements. Padding and mask are ignored. scores:
+    logits of each placement."""
     context = words[:-1]
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):

@@ -53,8 +53,8 @@ class WordNetwork(SymbolNetwork):
             self.embedding = FrozenEmbedding(table)  # type: ignore[assignment]
 
     def embed(self, symbols: Tensor) -> Tensor:
-        """Map (batch, length) to (batch, length, m). In training, the vectors of some words are
-        zero and those of the others are scaled up."""
+        """Map (batch, length) to (batch, length, m). In training, the vectors of some words are set
+        to zero, and all other vectors are scaled up."""
         x = super().embed(symbols)
         return x * nn.functional.dropout(
             torch.ones_like(x[:, :, :1]), self.word_dropout, training=self.training
@@ -156,7 +156,7 @@ class LambadaTask:
         self.network: nn.Module = network
 
     def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
-        """Return batches without end, starting with that of an optimiser step. They depend only on
+        """Return batches without end, starting with the batch of ``step``. Batches depend only on
         the seed and the step."""
         config = self.config
         if self._passages is None:

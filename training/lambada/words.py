@@ -18,7 +18,7 @@ UNKNOWN = 1  # symbol of unknown words without a number; 0 is padding
 MASK = 2  # symbol that replaces the answer
 KINDS = 4  # number of kinds of unknown words: names or not, once in a passage or more often
 NUMBERED = 8  # maximum number of unknown words of each kind that are distinguished in a passage
-FIRST = 3 + KINDS * NUMBERED  # symbol of the first word, after those of numbered words
+FIRST = 3 + KINDS * NUMBERED  # symbol of the first word of the vocabulary
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ WINDOW = 5  # number of words on either side that word2vec predicts
 
 
 def embedding_table(vectors: F32) -> F32:
-    """Return a table, (FIRST + words, dimensions): the vectors of the special symbols, followed by
-    those of the words. The vectors of special symbols are random, with the same distribution, but
-    that of padding is zero."""
+    """Return a table, (FIRST + words, dimensions), of vectors: special symbols, then words. Special
+    symbols have random vectors with the distribution of the words' vectors, except padding, whose
+    vector is zero."""
     shape = (FIRST, vectors.shape[1])
     special = np.random.default_rng(SEED).normal(vectors.mean(0), vectors.std(0), shape)
     special[0] = 0

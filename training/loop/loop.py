@@ -57,8 +57,8 @@ class LoopConfig:
     log_steps: Count = 50
     """Optimiser steps between lines of training loss. There is a line at least every 30 s."""
     bfloat16: Flag | Literal["auto"] = "auto"
-    """Autocast the forward pass to bfloat16; "auto": only if the hardware multiplies bfloat16.
-    Emulation is many times slower than float32."""
+    """Autocast the forward pass to bfloat16; "auto": only if the hardware supports bfloat16,
+    because emulated bfloat16 is many times slower than float32."""
     seed: int = 1  # Seed of weights, data order and dropout
 
 
@@ -70,14 +70,14 @@ class Task(Protocol):
     windows: int  # number of windows of audio, or sequences of symbols, in a batch
 
     def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
-        """Yield batches without end, starting with that of `step`. If they depend only on the
-        arguments, a resumed run gives the same results as an uninterrupted one."""
+        """Yield batches without end, starting with the batch of `step`. If the batches depend only
+        on the arguments, a resumed run gives the same results as an uninterrupted one."""
 
     def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return the loss and its parts."""
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the metrics of a network, which has the averaged weights."""
+        """Return the metrics of a copy of the network that has the averaged weights."""
 
     def card(self) -> dict[str, Any]:
         """Return the card of the weights: configuration, data, licences."""
@@ -126,14 +126,16 @@ class Trainer:
         return config.learning_rate * schedule(progress, config.warmup)
 
     def resume(self) -> None:
-        """Continue from the state saved in the folder. Raises WeightsError if it is missing,
-        corrupt or of another network."""
+        """Continue from the state that is saved in the folder. Raises WeightsError if the state is
+        missing, corrupt or belongs to another network."""
         state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
         except RuntimeError as error:
-            raise WeightsError(f"{self.folder} trains another network: {error}") from error
+            raise WeightsError(
+                f"the state in {self.folder} belongs to another network: {error}"
+            ) from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
@@ -178,7 +180,7 @@ class Trainer:
             except FloatingPointError:
                 raise  # the weights are useless, so the saved ones must not be overwritten
             except Exception:
-                if not received:  # otherwise a signal may have stopped a process that loads data
+                if not received:  # a signal may also have stopped the process that loads data
                     logger.error("training failed at step %d; saving", self.step)
                     self.save()
                     raise

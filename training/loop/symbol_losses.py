@@ -39,7 +39,7 @@ def algorithmic_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.01) -
 
 def lambada_loss(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
     """Return the cross-entropy over positions, averaged over the batch (released code). The
-    occurrences of the answer share the target probability.
+    occurrences of the answer share the target probability equally.
 
     Args:
         logits: (batch, length, classes) float, of which only class ANSWER is used.
@@ -65,7 +65,8 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the fraction whose most probable position has the answer (released code)."""
+    """Return the fraction of passages whose most probable position has the answer (released
+    code)."""
     best = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
     return (targets.gather(1, best) == ANSWER).float().mean()
 

@@ -40,11 +40,11 @@ _NEAR_FRAMES = 4  # maximum distance, in frames, of the same note with the full 
 class OnsetPeaks(NamedTuple):
     """Onset peaks of all ages, as columns of equal length."""
 
-    age: I64  # number of frames from the peak to the newest frame of its window
+    age: I64  # frames from the peak to the newest frame of its window
     excess: F64  # log-odds above those of the passage's onset threshold
     new_false: Bools  # true for new false notes
     note: I64  # number, over all passages, of the labelled note that starts there; -1 for none
-    waited: F64  # number of frames from the note's onset to the newest frame of the window
+    waited: F64  # frames from the onset of the note to the newest frame of the window
 
 
 def choose(peaks: OnsetPeaks, settings: TrackerSettings, last_age: int) -> TrackerSettings:
@@ -118,7 +118,7 @@ def gather(
 
 
 def full_lookahead_age(config: ModelConfig) -> int:
-    """Return the age, in frames, from which mode ``anytime`` has the full look-ahead of a frame."""
+    """Return the age, in frames, at which a frame has its full look-ahead in mode ``anytime``."""
     return STREAM.lookahead_hops(config.sample_rate) - config.min_lookahead_hops
 
 

@@ -78,7 +78,7 @@ RECORDED_GRID: Grid = {
     for name, values in GRID.items()
     if name.partition(".")[0] in BY_CLASS or name in ("pedal_end_bias", "offset_weight")
 }
-"""Only a few settings, because there are only a few real recordings of each family."""
+"""Few settings, because there are few real recordings of each family."""
 MIN_GAIN = 0.002
 """Minimum gain of a new value in the mean of real recordings and rendered passages."""
 MAX_LOSS = 0.005
@@ -160,9 +160,9 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
 
 
 def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """Return the instrument accuracy, averaged over the families, plus PEDAL_WEIGHT times the mean
-    of the F1 of frames with the pedal down and of frames with the pedal up. Both are needed,
-    because pianists hold the pedal most of the time, so that a constant "down" has a high F1."""
+    """Return the mean instrument accuracy over the families plus PEDAL_WEIGHT times the mean pedal
+    F1. The latter is the mean of two F1, for frames with the pedal down and up. Since pianists
+    hold the pedal most of the time, a detector that always returns "down" has a high first F1."""
     accuracy, overall = [], FamilyCounts()
     for of_family in pieces.values():
         counts = FamilyCounts()
@@ -223,8 +223,8 @@ def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
 
 
 def value_of(settings: TrackerSettings, entry: str) -> Any:
-    """Return the current value of an entry of a grid. The value of a family is that of its first
-    class, or the shared value if this class has none."""
+    """Return the current value of an entry of a grid. An entry of a family has the value of the
+    family's first class, or the shared value if the class has no value."""
     name, _, family = entry.partition(".")
     if name == "line":
         return getattr(settings.line or LineSettings(), family)

@@ -51,7 +51,7 @@ def test_a_network_learns_and_is_evaluated(
     for arguments, message in (
         ([str(run), "--data", str(tmp_path / "none.txt")], "No such file"),
         ([str(tmp_path), "--data", str(data)], "the run has not saved yet"),
-        ([str(run), "--data", str(data)], "is of task 'sorting'; expected 'lambada'"),
+        ([str(run), "--data", str(data)], "was trained on 'sorting', not on lambada"),
     ):
         with pytest.raises(SystemExit, match="1"):
             main(arguments)

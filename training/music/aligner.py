@@ -24,7 +24,7 @@ TOLERANCE_S = 0.06  # maximum distance of a note from its chord
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # tolerances while chords still move
 FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected note
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
-STIFFNESS = 0.5  # weight of the neighbours relative to a note of onset probability 1 in the chord
+STIFFNESS = 0.5  # weight of nearby chords, relative to a note with onset probability 1
 SPREAD_S = 0.02  # mean distance of nearby notes from their chords at which confidence falls to 1/e
 PLACED = 0.5  # maximum confidence of a note that is not detected, so that only neighbours locate it
 PEAK_LEAD_S = 0.004
@@ -211,7 +211,7 @@ SILENT = 0.3  # norm below which a slice is not scaled up to norm 1
 
 def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
     """Return increasing score times and the recording times of the same notes, to about STEP_S.
-    The arguments are those of ``align``. The score may have any tempo."""
+    For the arguments see ``align``. The score may have any tempo."""
     length_s = len(sounding) * frame_s
     # The written tempo is arbitrary, so scale the score to the length of the recording.
     struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s

@@ -1,7 +1,7 @@
 """Validation passages and metrics for each family of instruments, and for sounds without notes.
 
 The passages use held-out instruments, singers and speakers, validation scores, and the validation
-split of the real recordings. Only rooms and noises are those of training.
+split of the real recordings. Only their rooms and noises are also used in training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

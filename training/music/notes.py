@@ -89,7 +89,7 @@ def notes_of(
 
 
 def notes_of_rows(rows: NDArray[Any]) -> Notes:
-    """Build notes, sorted by onset, from rows, in any order. The columns are onset and offset in
+    """Build notes, sorted by onset, from rows in any order. The columns are onset and offset in
     seconds, pitch, velocity and optionally instrument class."""
     onset, offset, pitch, velocity, *more = rows[np.lexsort((rows[:, 2], rows[:, 0]))].T
     return notes_of(onset, offset, np.rint(pitch), velocity, 0, *more)
@@ -133,8 +133,8 @@ def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
 
 
 def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
-    """Return for each (time, pitch) the index of the note of this pitch with the nearest onset, or
-    -1 if there is none within ``within_s``."""
+    """Return for each (time, pitch) the index of the nearest note, or -1. The note has this pitch,
+    and its onset is within ``within_s`` of this time."""
     apart = 1e6  # distance between pitches in seconds, greater than any within_s
     tree = KDTree(np.stack([onset_s, apart * pitch], axis=1))
     positions = np.stack([at_s, apart * at_pitch], axis=1)

@@ -225,7 +225,7 @@ def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) ->
     return replace(rendered, audio=augment(rendered.audio, rng, surroundings, degradation))
 
 
-SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the tempo, as on tape
+SEMITONES = (-2, -1, 0, 0, 0, 1, 2)  # transpositions, which also change the speed
 
 
 def recorded_excerpt(

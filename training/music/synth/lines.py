@@ -103,9 +103,9 @@ def _followed(notes: Notes) -> Bools:
 
 
 def add_glide(position: F64, step: float, semitones: float, constant_samples: float) -> None:
-    """Make a note start ``semitones`` above its pitch and glide with ``constant_samples`` as time
-    constant. Changes, in place, the positions, [n], at which the recording is read. Without a glide
-    they increase by ``step`` stored samples per sample."""
+    """Make a note start ``semitones`` above its pitch and glide to it with the time constant
+    ``constant_samples``. Changes, in place, the positions, [n], at which the recording is read.
+    Without a glide, they increase by ``step`` stored samples per sample."""
     length = min(len(position), int(6 * constant_samples))
     if not length:
         return

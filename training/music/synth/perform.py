@@ -137,7 +137,7 @@ def orchestrate(
     """Assign a voice to each part. Raises ValueError if the bank has none of the entries to use.
 
     Args:
-        pedal: presses, [n, 2]. If there are none, they may be drawn.
+        pedal: presses, [n, 2]. If there are none, presses may be drawn.
         only: names of the bank's entries to use, for validation. None means all except HELD_OUT.
 
     Returns:

@@ -19,7 +19,7 @@ from training.music.notes import Notes, next_strokes, with_pedal
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths, 0 to 1. Dampers rest fully on the strings up to the first depth, and do not touch
-them from the second."""
+them from the second on."""
 PEDAL_LONGEST_S = 8.0  # longer presses are split; 1 % of the presses in performances are longer
 HALF_DEPTH = (0.3, 0.75)  # range of the depths of a half pedal
 
@@ -131,8 +131,8 @@ class Dampers:
         """Fraction of the old vibration that remains after a new stroke."""
 
     def time_constants(self, pitch: NDArray[np.integer]) -> F64:
-        """Return the seconds of full contact in which each note, [n], decays by 8.7 dB. Lower
-        strings are heavier and decay more slowly. Notes without a damper have infinity."""
+        """Return the time of full contact in which each note, [n], decays by 8.7 dB, in seconds.
+        Lower strings are heavier and decay more slowly. The time is infinite without a damper."""
         above = pitch - 60.0
         octave = np.where(above < 0, self.bass_semitones, self.treble_semitones)
         constant = np.clip(self.middle_s * 2.0 ** (-above / octave), SHORTEST_S, LONGEST_S)

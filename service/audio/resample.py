@@ -9,9 +9,8 @@ For an output rate of 11,025 Hz the filter is flat to 4.5 kHz, above the highest
 and 70 dB down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the
 filter's length: 1.1 ms.
 
-Each output sample is the same sum in the same order, regardless of the chunks and of the first
-sample of the stream. No bit differs. (soxr's output depends on the first sample. By default, its
-delay is 68 ms.)
+Each output sample is the same sum in the same order, bit for bit, regardless of the chunks and of
+the first sample. (The output of soxr depends on the first sample. Its default delay is 68 ms.)
 """
 
 from __future__ import annotations

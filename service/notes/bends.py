@@ -32,7 +32,7 @@ BATCH_FRAMES = 8  # frames from one report to the next
 MAX_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
 _LATER_BELOW = (43, 53, 68)  # below each of these pitches, the delay is one frame longer
-HISTORY_FRAMES = 64  # number of stored rows: from a note's onset to the frame that decides it
+HISTORY_FRAMES = 64  # number of stored rows; a note is decided at most this long after its onset
 
 
 def lag(pitch: int) -> int:

@@ -149,8 +149,8 @@ def best_path(
     lags = _lags(hints.bpm)
     gain = _gains(chords, begin_s, steps, lags)
     if hints.first_downbeat_s is not None:
-        forced = np.arange(steps) * STEP_S + begin_s - hints.first_downbeat_s
-        gain[np.abs(forced) <= 2 * STEP_S] += 1e3
+        distance_s = np.arange(steps) * STEP_S + begin_s - hints.first_downbeat_s
+        gain[np.abs(distance_s) <= 2 * STEP_S] += 1e3
     count, subs = len(lags), list(PLACES)
     near = np.clip(np.arange(count)[:, None] + np.arange(-_REACH, _REACH + 1), 0, count - 1)
     apart = np.abs(np.log(lags[near] / lags[:, None]))
@@ -182,16 +182,18 @@ def best_path(
             best[longest][at], back[0][at] = 0.0, -1
     last = np.arange(steps)[:, None, None] >= steps - lags
     ends = np.where(last, best[longest : longest + steps], -np.inf)
-    now, sub, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
+    step, sub, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
     path: list[BeatState] = []
     while True:
-        path.insert(0, BeatState(begin_s + now * STEP_S, subs[sub], lag))
-        source = back[now, sub, lag]
-        now -= int(lags[lag])
-        if source < 0 or now < 0:
-            early = [path[0]._replace(time_s=begin_s + now * STEP_S)]  # beat before the first chord
-            return early + path if now >= -5 and start is None else path
-        sub, lag = divmod(int(source), count)
+        path.insert(0, BeatState(begin_s + step * STEP_S, subs[sub], lag))
+        previous = int(back[step, sub, lag])
+        step -= int(lags[lag])
+        if previous < 0 or step < 0:
+            break
+        sub, lag = divmod(previous, count)
+    if start is None and step >= -5:  # also return the beat before, unless it is too early
+        path.insert(0, path[0]._replace(time_s=begin_s + step * STEP_S))
+    return path
 
 
 def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
@@ -270,11 +272,11 @@ def beats_of_path(
         return beats
     width = round(_SMOOTHED * max(1.0, apart_s * beats.bpm / 60))
     around = np.arange(-width, width + 1)
-    places = np.clip(np.arange(len(time_s))[:, None] + around, 0, len(time_s) - 1)
+    index = np.arange(len(time_s))
+    neighbours = np.clip(index[:, None] + around, 0, len(time_s) - 1)
     # Near the ends, use the same number of beats on both sides.
-    fewest = np.minimum(*np.abs(places[:, [0, -1]] - places[:, [width]]).T)
-    inside = np.abs(around) <= fewest[:, None]
-    smooth_s = (time_s[places] * inside).sum(1) / inside.sum(1)
+    inside = np.abs(around) <= np.minimum(index, index[::-1])[:, None]
+    smooth_s = (time_s[neighbours] * inside).sum(1) / inside.sum(1)
     phases = replace(beats, time_s=smooth_s).position(chords.time_s)
     agreed = max(abs(np.exp(2j * np.pi * n * phases).mean()) for n in (1, 2, 3, 4))
     chance = np.sqrt(_CHANCE**2 + _FEW / len(phases))

@@ -50,7 +50,7 @@ class Beats:
         return 60 / float(np.median(np.diff(self.time_s)))
 
     def position(self, time_s: F64) -> F64:
-        """Convert seconds to beats. The first and the last tempo also hold outside of the beats."""
+        """Convert seconds to beats. Outside of the beats, the first and the last tempo continue."""
         first, last = self.time_s[1] - self.time_s[0], self.time_s[-1] - self.time_s[-2]
         inside = np.interp(time_s, self.time_s, np.arange(len(self.time_s)))
         early = np.minimum(time_s - self.time_s[0], 0) / first

@@ -52,7 +52,7 @@ class LiveBeats:
 
     @property
     def due_s(self) -> float:
-        """Time of the next search for beats. This search needs all onsets and offsets before it."""
+        """Time of the next search for beats, which needs all earlier onsets and offsets."""
         return self._begin_s + (self._ticks + 1) * TICK_S
 
     def update(self, notes: F64, until_s: float) -> list[LiveBeat]:

@@ -125,7 +125,7 @@ def assign_bars(
     sizes = METRES if hints.beats_per_bar is None else (hints.beats_per_bar,)
     kinds = [Metre(*kind, size) for kind in _READINGS[per] for size in sizes]
     kinds = [kind for kind in kinds if hints.subdivision in (None, kind.subdivision)]
-    likely = [kind for kind in kinds if kind.beat == per or not keep and kind.bar < units.count]
+    likely = [kind for kind in kinds if kind.beat == per or (not keep and kind.bar < units.count)]
     score: dict[Metre, float] = {}
     for metre in likely or kinds:
         score[metre] = _STAYS if metre.beats_per_bar == before else 0.0
@@ -262,10 +262,10 @@ class Units:
         # For each unit, if it starts a bar: the last position in the bar before.
         before = np.full(self.count, metre.bar - 1)
         for unit in range(1, self.count):
-            cut = int(value.argmax())
+            best_place = int(value.argmax())  # a new bar may start after any position
             value = np.roll(value, 1)
             if value.max() - _CUT > value[0]:
-                value[0], before[unit] = value.max() - _CUT, cut
+                value[0], before[unit] = value.max() - _CUT, best_place
             value += scores[unit]
         places = np.empty(self.count, np.int64)
         places[-1] = value.argmax()

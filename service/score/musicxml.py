@@ -128,12 +128,12 @@ def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: 
     """Return the beams of a voice in one bar. One beam joins the notes of a beat. If ``joined``, a
     beam joins each pair of beats, from the bar's start, if all notes of the pair are eighths."""
     timed = [index for index, value in enumerate(values) if value.end > value.begin]
-    flags = {
-        index: max(0, value_type(written_quarters(values[index], quarters))[0] - _QUARTER)
-        if values[index].chord
-        else 0
-        for index in timed
-    }
+
+    def flag_count(value: Value) -> int:
+        kind, _ = value_type(written_quarters(value, quarters))
+        return max(0, kind - _QUARTER) if value.chord else 0
+
+    flags = {index: flag_count(values[index]) for index in timed}
 
     def beat(index: int) -> int:
         return floor(values[index].begin - start)

@@ -101,7 +101,7 @@ class PartWriter:
         self._grid, self._part = grid, part
         self._transposition = TRANSPOSITIONS.get(instrument or "", _CONCERT)
         keys = [(at, fifths + self._transposition.fifths) for at, fifths in grid.keys]
-        keys = [(at, fifths - 12 * (fifths > 6)) for at, fifths in keys]
+        keys = [(at, fifths - 12 if fifths > 6 else fifths) for at, fifths in keys]
         self._keys, self._fifths = dict(keys), keys[0][1]
         staves = staves_of(instrument, part.notes)
         self.clefs = [clef for _, clef in staves]
@@ -124,7 +124,8 @@ class PartWriter:
             for staff in self._chords
         ]
         q = grid.beats.quarters
-        edges = {value.end for staff in self._values for line in staff for b in line for value in b}
+        lines = [line for staff in self._values for line in staff]
+        edges = {value.end for line in lines for bar in line for value in bar}
         edges |= {at for press in part.pedal for at in press}
         edges |= {note.onset for note in part.notes}
         edges.add(Fraction(1))  # chord symbols are on beats

@@ -59,15 +59,15 @@ def quantise_notes(
         chords.setdefault(int(np.floor(position[chord] + _EARLY)), []).append(chord)
     numbers = np.array(list(chords))
     sigma = _SIGMA_S / (beats.time(numbers + 1.0) - beats.time(numbers))
-    places = [(position[own] - beat).tolist() for beat, own in chords.items()]
+    places = [(position[members] - beat).tolist() for beat, members in chords.items()]
     grids = GRIDS[beats.subdivision] if steady else FREE_GRIDS
     parts = _most_likely(places, sigma.tolist(), grids)
     if steady and np.isin(parts, _FINEST).mean() < _MIN_SHARE:
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
         parts = _most_likely(places, sigma.tolist(), grids)
     placed: dict[int, Fraction] = {}
-    for (beat, own), at, n in zip(chords.items(), places, parts.tolist(), strict=True):
-        for chord, place in zip(own, at, strict=True):
+    for (beat, members), in_beat, n in zip(chords.items(), places, parts.tolist(), strict=True):
+        for chord, place in zip(members, in_beat, strict=True):
             placed[chord] = beat + Fraction(max(0, round(place * n)), n)
     for chord in reversed(np.flatnonzero(grace).tolist()):
         placed[chord] = placed[chord + 1]

@@ -26,18 +26,18 @@ def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[Qua
     rows = rows_of(notes)
 
     def splits(
-        row: Sequence[QuantisedNote], at: Sequence[float]
+        row: Sequence[QuantisedNote], positions: Sequence[float]
     ) -> Iterator[tuple[float, Any, int]]:
         for split in range(len(row) + 1):
-            price, now = 0.0, list(at)
-            for hand, own in enumerate((row[:split], row[split:])):
-                if own:
-                    low, high = own[0].pitch, own[-1].pitch
-                    now[hand] = sum(note.pitch for note in own) / len(own)
+            price, new_positions = 0.0, list(positions)
+            for hand, played in enumerate((row[:split], row[split:])):
+                if played:
+                    low, high = played[0].pitch, played[-1].pitch
+                    new_positions[hand] = sum(note.pitch for note in played) / len(played)
                     beyond = (high - _MIDDLE, _MIDDLE - low)[hand]
                     price += max(0, high - low - _HAND) + 0.12 * max(0, beyond)
-                    price += 0.06 * abs(now[hand] - at[hand])
-            yield price, now, split
+                    price += 0.06 * abs(new_positions[hand] - positions[hand])
+            yield price, new_positions, split
 
     chosen = list(zip(rows, cheapest([48.0, 67.0], rows, splits), strict=True))
     right = [note for row, split in chosen for note in row[split:]]

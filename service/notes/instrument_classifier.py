@@ -83,7 +83,7 @@ class InstrumentClassifier:
         self._settings = settings
         rows = [heads.index(f"instrument:{name}") for name in self.classes]
         first, stop = min(rows, default=0), max(rows, default=-1) + 1
-        self._stored = slice(first, stop)  # rows that are stored, with those of other classes
+        self._stored = slice(first, stop)  # stored rows: all from the first to the last class
         self._rows = [row - first for row in rows]
         self._update_frames = round(UPDATE_S / frame_seconds)
         self._reset_frames = round(RESET_S / frame_seconds)

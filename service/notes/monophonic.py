@@ -42,7 +42,7 @@ Real = TypeVar("Real", np.float32, np.float64)
 
 AHEAD_FRAMES = 8
 MIN_FRAMES = 6  # minimum length of a note
-MEMORY_FRAMES = 172  # number of latest frames that determine the bias, and if music is polyphonic
+MEMORY_FRAMES = 172  # number of latest frames that decide the bias and whether music is polyphonic
 SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
 
 PIANO = "instrument:piano"

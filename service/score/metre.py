@@ -55,7 +55,7 @@ class Metre(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[int, int]]:
-        """Two lengths in units for each level: that of the level below, and its own."""
+        """Length of the level below, and length of the level, in units, for each level."""
         half = {2 * self.beat} if self.beats_per_bar == 4 else set()
         part = {self.beat // self.subdivision} if self.beat > 1 else set()
         return list(pairwise(sorted({1, self.beat, self.bar} | half | part)))

@@ -17,8 +17,8 @@ from service.score.voices import Bars, Chord
 
 _MIN_REST = Fraction(1, 4)  # in beats; shorter rests are articulation and are not written
 _MAX_RATIO = 1.5  # maximum ratio of written to played length, except for the shortest notes
-_DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs: a doubled length, symbols, ties, dots
-_STACCATO_S, _STACCATO = 0.25, 0.5  # maximum length of staccato notes: in s, and relative to value
+_DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs of doubled length, symbol, tie, dot
+_STACCATO_S, _STACCATO = 0.25, 0.5  # maximum staccato length: in s, and relative to its note value
 _HALF = Fraction(1, 2)
 
 

@@ -53,8 +53,8 @@ def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
 
 
 def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
-    """Return the indices of the bars that end in a barline in free rhythm. Each silence of at least
-    ``MIN_SILENCE`` beats has one barline, at the last end of a bar in the silence."""
+    """Return the indices of the bars that end in a barline in free rhythm. In each silence of at
+    least ``MIN_SILENCE`` beats, this is the last bar that ends during the silence."""
     notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
     ends = [start + count for start, count in bars]
     barlines, last_end = set(), notes[0][1] if notes else 0

@@ -124,8 +124,8 @@ class PartWriter:
             for staff in self._chords
         ]
         q = grid.beats.quarters
-        lines = [line for staff in self._values for line in staff]
-        edges = {value.end for line in lines for bar in line for value in bar}
+        bars = [bar for staff in self._values for line in staff for bar in line]
+        edges = {value.end for bar in bars for value in bar}
         edges |= {at for press in part.pedal for at in press}
         edges |= {note.onset for note in part.notes}
         edges.add(Fraction(1))  # chord symbols are on beats

@@ -116,7 +116,7 @@ class Rhythm:
         return Tuplet(6, 4, Fraction(1)) if sixths else Tuplet(3, 2, Fraction(1))
 
     def _written_end(self, chord: Chord, following: Fraction) -> Fraction:
-        """Return the simplest end of a note that is near the end of its sound."""
+        """Return the written end of a note: the simplest position near the end of its sound."""
         onset, played = chord.onset, chord.length
         latest = onset + Fraction(_MAX_RATIO) * played
         ends: list[Fraction] = []
@@ -140,8 +140,8 @@ class Rhythm:
         """Yield the positions after ``onset`` at which a note may end: thirds of beats that are
         divided into three parts, and halves of other beats."""
         for beat in count(floor(onset)):
-            thirds = self._beats.subdivision == 3 or _HALF not in self._tuplets.get(beat, {_HALF})
-            parts = 3 if thirds else 2
+            is_tuplet = beat in self._tuplets and _HALF not in self._tuplets[beat]
+            parts = 3 if self._beats.subdivision == 3 or is_tuplet else 2
             places = (beat + Fraction(part, parts) for part in range(1, parts + 1))
             yield from (place for place in places if place > onset)
 

@@ -100,8 +100,8 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events of the segments that ``results`` yields, and the progress after each of
-        them. duration_s: duration of the recording, or None if unknown."""
+        """Yield the events of the segments that ``results`` yields, and the progress after each
+        segment. duration_s: duration of the recording, or None if unknown."""
         for probabilities in self.results(flush):
             yield from self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s

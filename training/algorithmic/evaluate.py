@@ -39,7 +39,7 @@ class Score:
 
 
 def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """Draw `count` examples of a nominal length, repeated if fewer exist, padded to it."""
+    """Draw ``count`` examples of a nominal length, padded to it. If fewer exist, repeat them."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
 

@@ -36,14 +36,15 @@ class AlgorithmicConfig:
     """Sequence lengths of the bins, ascending powers of two."""
     batch_size: Count = 32  # Examples of each bin in an optimiser step
     curriculum_steps: FromZero = 0
-    """Optimiser steps over which bins are added at equal intervals, shortest first. Of 4 bins, the
-    second is added after a quarter of these steps. 0: all bins from the start (released code)."""
+    """Optimiser steps over which bins are added at equal intervals, shortest first. With 4 bins,
+    the second is added after a quarter of these steps. 0: all bins from the start (released
+    code)."""
     examples_per_length: Count = EXAMPLES_PER_LENGTH
     """Distinct training examples of each nominal length."""
     smoothing: Fraction = 0.01  # Total target probability of the wrong classes
     validation_examples: Count = 1024
-    """Number of validation examples of each bin, drawn independently of the training set. Those of
-    short lengths also occur in the training set (released code)."""
+    """Number of validation examples of each bin, drawn independently of the training set. Short
+    examples also occur in the training set (released code)."""
     seed: int = 1  # Seed of the data sets
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class AlgorithmicTask:
         self.network: nn.Module = SymbolNetwork(self.symbols)
 
     def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
-        """Return batches without end, starting with that of an optimiser step. They depend only on
+        """Return batches without end, starting with the batch of ``step``. Batches depend only on
         the seed and the step."""
         config = self.config
         rng = np.random.default_rng(config.seed)

@@ -25,7 +25,7 @@ TITLES = {
     "recordings": "Real recordings",
     "recorded_scores": "Scores of these recordings",
 }
-"""Headings of the groups of sources, in the order of the page."""
+"""Headings of the groups of sources, in the order in which the page lists them."""
 REQUIRED = "bank_index.json"
 ATTRIBUTIONS = "ATTRIBUTIONS.md"  # page with the sources of all weights in the folder
 _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
@@ -145,14 +145,14 @@ training audio, the data held out for validation, and the settings of the note t
 |---:|---|---:|---:|---:|
 {{stages}}
 
-{{remark}}On validation (held-out instruments and scores; average precision by look-ahead):
+{{remark}}Validation on held-out instruments and scores (average precision by look-ahead):
 {{figures}}.
 
 [RESULTS.md](../../training/RESULTS.md#transcription) lists the accuracy on recordings, and
 [{ATTRIBUTIONS}]({ATTRIBUTIONS}) lists every source and its licence.
 
 **Known failures.** Offsets are much less reliable than onsets, because pedal, resonance and rooms
-prolong notes. Below 100 ms of look-ahead all figures are worse, those of onsets most. Speech and
+prolong notes. Below 100 ms of look-ahead all figures are worse, especially for onsets. Speech and
 hi-hats sometimes cause false notes. At most a quarter of the training excerpts are recordings of
 music. Instruments that are not in the training data may be classified as others.
 """

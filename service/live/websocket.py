@@ -164,7 +164,9 @@ class Connection:
         if start is None:
             message = await self._first_message()
             if isinstance(message, bytes):
-                raise ProtocolError(ErrorCode.NOT_STARTED, "the first message must be start")
+                raise ProtocolError(
+                    ErrorCode.NOT_STARTED, "the first message must be start, not audio"
+                )
             parsed = parse_message(message)
             if not isinstance(parsed, Start):
                 detail = f"the first message must be start, not {parsed.type}"

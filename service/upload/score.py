@@ -1,7 +1,7 @@
 """`POST /score`: render notes as a score (PROTOCOL.md).
 
 A score takes seconds to render. The service renders scores in separate processes of low priority,
-one at a time for each client, so that live streams and other clients do not wait. It kills the
+one at a time for each client, so that live streams and other clients do not wait. It kills a
 process after RENDER_TIMEOUT_S, when the client disconnects, and when the service drains.
 """
 

@@ -48,7 +48,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
     raise ValueError(
         f"samples must be floats with full scale 1, int16, int32 or uint8, not {array.dtype}: "
-        "convert a list of ints with numpy.array(samples, numpy.int16)"
+        "convert a list of integers with numpy.array(samples, numpy.int16)"
     )
 
 

@@ -59,7 +59,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from service.score.analysis import add_beat_options  # imports numpy, needed only here
+    from service.score.analysis import add_beat_options  # imports numpy, which `keys` does not need
 
     parser = _Parser(
         prog="rse-transcribe",
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
     add_beat_options(parser)
-    downbeat_help = "time of a first beat of a bar"
+    downbeat_help = "time of the first beat of a bar"
     add("--first-downbeat", dest="first_downbeat_s", type=float, metavar="S", help=downbeat_help)
     add("--version", action="version", version=__version__, help=argparse.SUPPRESS)
     return parser

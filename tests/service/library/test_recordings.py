@@ -152,7 +152,7 @@ def test_a_damaged_file_keeps_what_was_heard(song: Path) -> None:
     [
         (np.zeros(100), None, "sample_rate is missing"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
-        ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: convert a list of ints"),
+        ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: convert a list of integers"),
         (
             np.full(100, np.nan),
             8_000,

@@ -109,8 +109,9 @@ class ServiceState:
         """Reserve a session slot while the block runs. Raises ProtocolError if the service is not
         ready, no slot is free, or the client has its maximum."""
         setting = self.settings.max_sessions_per_client
-        half = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
-        max_count = self.keys.limit(client, "sessions") or (half if setting == "auto" else setting)
+        default = max(1, min(MAX_SESSIONS_PER_CLIENT, self.sessions.limit // 2))
+        limit = self.keys.limit(client, "sessions")
+        max_count = limit or (default if setting == "auto" else setting)
         self.check_ready()
         return self.sessions.reserve(client, max_count, self.sessions.size(StreamOptions()))
 
@@ -127,9 +128,9 @@ class ServiceState:
         return self._reserve(self.uploads, client, self._max_uploads(client))
 
     def _max_uploads(self, client: str) -> int:
-        half = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
+        default = max(1, min(MAX_UPLOADS_PER_CLIENT, self.settings.max_uploads // 2))
         setting = self.settings.max_uploads_per_client
-        return self.keys.limit(client, "uploads") or (half if setting == "auto" else setting)
+        return self.keys.limit(client, "uploads") or (default if setting == "auto" else setting)
 
     def reserve_score(self, client: str) -> AbstractContextManager[Reservation]:
         """Reserve a score slot while the block runs. Raises the errors of ``reserve_upload``."""

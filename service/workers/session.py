@@ -42,7 +42,7 @@ from service.workers.messages import OpenSession, SessionOutput
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
 _FULL = 255  # byte that stands for probability 1
-PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow notes
+PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow events
 
 
 class LiveSession:
@@ -157,8 +157,8 @@ class LiveSession:
         windows = self.stream.pending_windows
         pending_s = windows * self._opening.options.frames_per_window * self.stream.frame_s
         output.transcribed_bytes = self._fed_bytes - int(pending_s * byte_rate)
-        transcribed_bytes = output.transcribed_bytes - self._reported_bytes
-        if not output.messages and transcribed_bytes < byte_rate // 4:  # less than 0.25 s
+        new_bytes = output.transcribed_bytes - self._reported_bytes
+        if not output.messages and new_bytes < byte_rate // 4:  # less than 0.25 s of audio
             return None
         self._reported_bytes = output.transcribed_bytes
         self._pending = SessionOutput(self.number)

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     )
     defaults = f"(default: {LOOKAHEAD_MS['block']:g}; anytime: {LOOKAHEAD_MS['anytime']:g})"
     modes = "block, or anytime (default for a MIDI port)"
-    port = f"send notes to this MIDI port; {VIRTUAL}: create a port"
+    port = f"MIDI port for the notes; {VIRTUAL}: create a port"
     add = parser.add_argument
     add("--list-devices", action="store_true", help="list the input devices and exit")
     add("--device", help="number or part of the name (default: the system's)")

@@ -115,8 +115,8 @@ class EventDetector:
 
         Args:
             block_frames: number of frames in the block; None if the array is complete. At the end
-                of a stream, the array may lack frames. In anytime mode, steps for the missing
-                frames still decide earlier frames.
+                of a stream, the array may lack frames. In anytime mode, silence replaces them, so
+                that the earlier frames are decided.
             offset_cents: offset of the filterbank in cents, which is added to the row CENTS.
         """
         decoded = as_probabilities(probabilities[self._rows])

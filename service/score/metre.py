@@ -259,7 +259,7 @@ class Units:
         if downbeat is not None:
             scores[downbeat, 1:] = _NEVER
         value = scores[0].copy()
-        # For each unit, if it starts a bar: the last position in the bar before.
+        # For each unit at which a bar may start, the last position in the bar before.
         before = np.full(self.count, metre.bar - 1)
         for unit in range(1, self.count):
             best_place = int(value.argmax())  # a new bar may start after any position

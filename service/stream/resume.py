@@ -1,8 +1,8 @@
 """Resumes a performance after its connection broke, on this server or another.
 
 The state of a session depends only on its last seconds of audio and on a small `ResumePoint`, which
-contains the sounding notes, for example. The client sends this audio and the point again. From
-them, the new session restores the state of the old session, bit for bit:
+contains, for example, the sounding notes. The client sends this audio and the point to the new
+session, which restores the state of the old session, bit for bit:
 
     audio     from_sample --------------------------- broken connection ->
               | filter's lead | window of 8192 | ...

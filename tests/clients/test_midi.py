@@ -45,19 +45,11 @@ def test_the_tempo_map_converts_times_to_ticks(
 @pytest.mark.parametrize("instrument", [None, "piano"])
 def test_a_held_pedal_is_released_at_the_end(instrument: str | None) -> None:
     notes = ReceivedNotes()
-    for event in (
-        Pedal(down=True, frame=0, time_s=0.0),
-        note_on(0, 60, 0.5, instrument=instrument),
-        note_off(0, 60, 1.5),
-    ):
-        notes.event(event)
+    notes.event(Pedal(down=True, frame=0, time_s=0.0))
+    notes.event(note_on(0, 60, 0.5, instrument=instrument))
+    notes.event(note_off(0, 60, 1.5))
     (part,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
     assert [(c.value, round(c.time, 3)) for c in part.control_changes] == [(127, 0.0), (0, 1.5)]
-
-
-def connected(programs: dict[str, int]) -> Connected:
-    ready: Any = SimpleNamespace(instruments=programs)  # the only field used
-    return Connected(ready=ready, resumed=False)
 
 
 def take_messages(port: FakePort) -> list[tuple[str | int, ...]]:
@@ -70,7 +62,8 @@ def take_messages(port: FakePort) -> list[tuple[str | int, ...]]:
 def test_each_instrument_has_its_own_channel() -> None:
     port = FakePort()
     out = MidiOut(port)
-    out.event(connected({"violin": 40, "piano": 0}))
+    ready: Any = SimpleNamespace(instruments={"violin": 40, "piano": 0})
+    out.event(Connected(ready=ready, resumed=False))
     out.event(note_on(0, 60, instrument="violin"))
     out.event(note_on(1, 60, instrument="piano"))
     out.event(Pedal(down=True, frame=0, time_s=0.0))

@@ -62,13 +62,13 @@ class Client:
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Return the complete PCM frames sent, and the bytes of an incomplete one."""
+        """Number of complete PCM frames sent, and of bytes of an incomplete PCM frame."""
         assert self.start is not None
         size = np.dtype(DTYPES[self.start["encoding"]]).itemsize * int(self.start["channels"])
         return divmod(self.audio_bytes, size)
 
     def append_message(self, kind: str, draw: st.DrawFn) -> None:
-        """Append a message. The server ignores all messages after the first error or stop."""
+        """Append a message, and set ``end`` if the server ends the session at this message."""
         start = self.start
         match kind:
             case _ if self.end is not None:
@@ -99,11 +99,8 @@ class Client:
                 samples = play([(pitch, 0.0, length_s)], length_s, RATE_HZ, level)
                 samples = np.repeat(samples, start["channels"])
                 scale = 32767 if start["encoding"] == "pcm_s16le" else 1
-                data = (
-                    (samples * scale)
-                    .astype(DTYPES[start["encoding"]])
-                    .tobytes()[:MAX_MESSAGE_BYTES]
-                )
+                data = (samples * scale).astype(DTYPES[start["encoding"]]).tobytes()
+                data = data[:MAX_MESSAGE_BYTES]
                 self.messages.append(data[: len(data) - draw(st.integers(0, 8))])
                 self.audio_bytes += len(self.messages[-1])
             case "not finite" if start["encoding"] == "pcm_f32le" and not self.samples[1]:

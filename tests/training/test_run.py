@@ -87,12 +87,12 @@ def test_errors_name_the_option_of_missing_data(
     [("paper", "shuffle='released', init='released'"), ("paper-text", "shuffle='paper', init=")],
 )
 def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> None:
-    text = preset == "paper-text"
+    is_text = preset == "paper-text"
     for task in COMMANDS:
         run = parse([task, "--preset", preset])
         assert network in repr(run)
-        assert run.loop.optimizer == ("radam" if text else "released")
-        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == text
+        assert run.loop.optimizer == ("radam" if is_text else "released")
+        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == is_text
     for task, blocks in (("addition", 1), ("multiplication", 2)):
         algorithmic = parse(["algorithmic", "--preset", preset, "--algorithmic.task", task])
         assert isinstance(algorithmic, AlgorithmicRun)

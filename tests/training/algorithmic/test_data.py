@@ -59,9 +59,8 @@ def test_sums_are_correct_without_leading_zeros(length: int, seed: int) -> None:
         assert sign == len(inputs) // 2 == (length - 1) // 2
         total = number(inputs[:sign]) + number(inputs[sign + 1 :])
         digits = max(1, total.bit_length())
-        assert targets == [(total >> i & 1) + 1 for i in range(digits)] + [0] * (
-            len(inputs) - digits
-        )
+        padding = [0] * (len(inputs) - digits)
+        assert targets == [(total >> i & 1) + 1 for i in range(digits)] + padding
 
 
 @given(length=lengths, seed=seeds)

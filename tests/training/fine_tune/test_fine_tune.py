@@ -14,7 +14,7 @@ import soundfile
 import torch
 
 from model.config import SAMPLE_RATE, WINDOW
-from model.storage import load, save_weights
+from model.storage import load
 from model.transcriber import TranscriptionModel
 from rse_transcribe import command
 from tests.fakes import FAKE_PITCHES, play
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> None:
+def _short_runs(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> None:
     monkeypatch.setattr("training.fine_tune.__main__.CACHE", synth_config.cache)
     monkeypatch.setattr("training.fine_tune.__main__.CHOOSE_PASSAGES", 1)
     monkeypatch.setattr("training.fine_tune.__main__.TEST_PASSAGES", 1)
@@ -92,7 +92,7 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert tuned.config.name == "bells"
     assert tuned.card["fine_tuned"] == report
     assert [stage["steps"] for stage in tuned.card["training"]["earlier"]] == [7]
-    check_loading(out / "bells.safetensors", folder / "0.wav")
+    assert_weights_can_be_used(out / "bells.safetensors", folder / "0.wav")
     assert fine_tune.main([*arguments, str(out)]) == 1
     assert "already contains a run" in capsys.readouterr().err
 
@@ -105,7 +105,7 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert same_weights(out, resumed_out)
 
 
-def check_loading(weights: Path, recording: Path) -> None:
+def assert_weights_can_be_used(weights: Path, recording: Path) -> None:
     """Transcribe a recording with these weights, in a real service and with the command."""
     name, folder = weights.stem, weights.parent
     with server_starter(folder) as start:
@@ -195,17 +195,8 @@ def test_the_teacher_replaces_unknown_labels(tiny_weights: Path) -> None:
     assert targets.instrument.max() <= sum(head.startswith("instrument") for head in heads)
 
 
-def network(seed: int, tmp_path: Path) -> TranscriptionModel:
-    torch.manual_seed(seed)
-    path = tmp_path / f"{seed}.safetensors"
-    save_weights(TranscriptionModel(TINY), {"config": TINY.to_json()}, path)
-    return load(path, dtype=torch.float32)
-
-
-def test_the_factor_is_limited_by_losses_of_other_families(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = network(0, tmp_path), network(1, tmp_path)
+def test_the_factor_is_limited_by_losses_of_other_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (TranscriptionModel(TINY).eval() for _ in range(2))
     half = choose.interpolated(first, second, 0.5)
     name = "network.embed.weight"
     weights = [model.state_dict()[name] for model in (first, second, half)]
@@ -254,7 +245,7 @@ def test_comparisons_have_bootstrap_intervals() -> None:
     assert "+0.150" in choose.table([own, piano])
 
 
-def test_the_notebook_runs(
+def test_the_example_notebook_runs(
     tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -102,7 +102,7 @@ def test_passages_have_the_properties_of_lambada(novels_folder: Path) -> None:
         cut_passages(novels, 20, context=50)
 
 
-def test_training_files_lose_what_teaches_nothing(tmp_path: Path) -> None:
+def test_unusable_training_passages_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text("a b a\n\nno answer here\nx y z x y z x\n`` b '' b\n")
     passages = read_training_passages(path, longest=4)

@@ -14,7 +14,14 @@ from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
-from training.music.notes import FRAME_UNKNOWN, Notes, joined, notes_of, notes_of_rows
+from training.music.notes import (
+    FRAME_UNKNOWN,
+    ONSET_UNKNOWN,
+    Notes,
+    joined,
+    notes_of,
+    notes_of_rows,
+)
 from training.music.real import BOTH
 from training.shipping import ship
 from training.shipping.evidence import (
@@ -48,19 +55,19 @@ def detected(*notes: tuple[float, int]) -> Notes:
 
 
 def test_uncertain_regions_do_not_affect_the_score() -> None:
-    truth = truth_of(passage([(1.9, 2.6, 69, 2), (5.0, 6.0, -1, 3)], TONES))
+    truth = truth_of(passage([(1.9, 2.6, 69, ONSET_UNKNOWN), (5.0, 6.0, -1, BOTH)], TONES))
     certain_notes = (1.0, 57), (3.0, 81), (4.0, 57)
     for uncertain_notes in ([], [(2.0, 69)], [(2.3, 69), (5.5, 40)]):
         assert labelled_f1(truth, detected(*certain_notes, *uncertain_notes)) == 1.0
     assert labelled_f1(truth, detected(*certain_notes[:2])) == pytest.approx(2 * 2 / (3 + 2))
     extra = detected((1.5, 57), *certain_notes)
     assert labelled_f1(truth, extra) == pytest.approx(2 * 3 / (3 + 4))
-    uncertain_frames = truth_of(passage([(1.9, 2.6, 69, 1)], TONES))
+    uncertain_frames = truth_of(passage([(1.9, 2.6, 69, FRAME_UNKNOWN)], TONES))
     assert labelled_f1(uncertain_frames, detected(*certain_notes)) < 1
 
 
 def test_offsets_count_where_onsets_are_labelled() -> None:
-    truth = truth_of(passage([(1.9, 2.6, 69, 2)], TONES))
+    truth = truth_of(passage([(1.9, 2.6, 69, ONSET_UNKNOWN)], TONES))
     short = detected((1.0, 57), (2.0, 69), (3.0, 81), (4.0, 57))  # 0.3 s instead of 0.5 s
     assert labelled_f1(truth, short) == 1.0
     assert labelled_f1(truth, short, offsets=True) == 0.0
@@ -86,17 +93,16 @@ def test_passages_are_transcribed_and_scored() -> None:
     late = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
     no_notes = Passage("no notes", correct.audio, FAKE_RATE_HZ, joined([]), correct.unknown)
     passages = {"tones": [correct], "late": [late], "no notes": [no_notes]}
-    pieces = predict_passages(cast(TranscriptionModel, FakeTranscriber()), passages)
+    predicted = predict_passages(cast(TranscriptionModel, FakeTranscriber()), passages)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
-    assert set(pieces) == {"tones", "late"}
-    assert pieces["tones"][0].score(settings) > 0.8
-    assert pieces["late"][0].score(settings) < 0.6
-
-    (piece,) = pieces["tones"]
+    assert set(predicted) == {"tones", "late"}
+    (tones,) = predicted["tones"]
+    assert tones.score(settings) > 0.8
+    assert predicted["late"][0].score(settings) < 0.6
 
     def detected_late_by(frames: float) -> list[PredictedPassage]:
-        notes = piece.detected_notes(settings).shifted(-frames * piece.truth.frame_s)
-        return [replace(piece, truth=replace(piece.truth, notes=notes))]
+        notes = tones.detected_notes(settings).shifted(-frames * tones.truth.frame_s)
+        return [replace(tones, truth=replace(tones.truth, notes=notes))]
 
     delays = {"tones": detected_late_by(0.3), "others": detected_late_by(-0.1)}
     assert correction_frames(delays, settings) == -0.1

@@ -30,8 +30,8 @@ RATE = 8_000
 OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE)
 
 
-def silence(count: float) -> bytes:
-    return bytes(2 * round(count * RATE))
+def silence(duration_s: float) -> bytes:
+    return bytes(2 * round(duration_s * RATE))
 
 
 async def collect(client: TranscriptionClient) -> tuple[list[Event], TranscriptionError | None]:

@@ -17,7 +17,7 @@ from model.import_tf import build, import_checkpoint, main, released_names
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
-from tests.model.fast.test_network import varied
+from tests.model.fast.test_network import randomise
 from tests.paths import SHARED
 
 ORACLES = SHARED / "reference" / "oracles"
@@ -51,7 +51,7 @@ def training_variables(variables: Mapping[str, NDArray]) -> dict[str, NDArray]:
 
 def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionModel:
     front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
-    network = varied(TranscriptionModel(replace(RELEASED, front_end=front_end, rse=RSE)))
+    network = randomise(TranscriptionModel(replace(RELEASED, front_end=front_end, rse=RSE)))
     assert isinstance(network, TranscriptionModel)
     return network
 
@@ -97,7 +97,7 @@ def test_imported_symbol_networks_predict_the_same(
     import_variables: Callable[..., Path], classes: int, word_features: int, task: str
 ) -> None:
     config = SymbolConfig(13, classes, replace(RSE, blocks=1), word_features)
-    network = varied(SymbolNetwork(config))
+    network = randomise(SymbolNetwork(config))
     out = import_variables(released_variables(network))
     loaded = load_symbol_network(out)
     assert loaded.config == config

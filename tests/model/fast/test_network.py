@@ -19,7 +19,7 @@ FRAME_RANGES = [slice(0, FRAMES), slice(31, 32), slice(30, 46), slice(52, 56), s
 SMALL = RSEConfig(maps=6, blocks=2)
 
 
-def varied(network: nn.Module) -> nn.Module:
+def randomise(network: nn.Module) -> nn.Module:
     """Change every parameter and statistic, since initial values can hide errors."""
     torch.manual_seed(0)
     with torch.no_grad():
@@ -30,9 +30,9 @@ def varied(network: nn.Module) -> nn.Module:
     return network.eval()
 
 
-def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
+def plain_and_fast_networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
     transcriber = TranscriptionModel(config)
-    varied(transcriber)
+    randomise(transcriber)
     fast = fast_network(transcriber)
     assert fast is not None
     return transcriber, fast
@@ -41,7 +41,7 @@ def networks(config: ModelConfig) -> tuple[TranscriptionModel, FastNetwork]:
 @pytest.mark.parametrize("length", [2, 4, 64])
 @torch.inference_mode()
 def test_the_exchange_network_computes_selected_positions(length: int) -> None:
-    network = varied(ResidualShuffleExchange(SMALL))
+    network = randomise(ResidualShuffleExchange(SMALL))
     assert isinstance(network, ResidualShuffleExchange)
     fast = FastShuffleExchange(network, torch.float32)
     x = 0.25 * torch.randn(3, length, 6)
@@ -66,7 +66,7 @@ SMALL_CONFIGS = {
 
 @pytest.mark.parametrize("config", SMALL_CONFIGS.values(), ids=SMALL_CONFIGS)
 def test_selected_frames_equal_those_of_the_plain_network(config: ModelConfig) -> None:
-    transcriber, fast = networks(config)
+    transcriber, fast = plain_and_fast_networks(config)
     features = torch.stack(
         [transcriber.open_stream().advance(0.1 * torch.randn(WINDOW), 1) for _ in range(2)]
     )

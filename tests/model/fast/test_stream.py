@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from model.config import ACCURATE, HOP, LIVE, WINDOW, FilterbankConfig, ModelConfig, RSEConfig
 from model.fast.network import NetworkStream
-from tests.model.fast.test_network import networks
+from tests.model.fast.test_network import plain_and_fast_networks
 from tests.networks import assert_same_outputs
 
 POSITIONS = slice(50, 54)
@@ -38,7 +38,7 @@ def noise(hops: int) -> Tensor:
 @settings(max_examples=5)
 @given(hops=HOPS, shift=st.sampled_from([0, 0, 1, -3]))
 def test_a_stream_equals_whole_windows(config: ModelConfig, hops: list[int], shift: int) -> None:
-    transcriber, fast = networks(config)
+    transcriber, fast = plain_and_fast_networks(config)
     context = config.context
     audio = torch.cat([torch.zeros(context), noise(sum(hops))])
     stream = fast.open_stream(POSITIONS)
@@ -58,7 +58,7 @@ def test_a_stream_equals_whole_windows(config: ModelConfig, hops: list[int], shi
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4), step=st.sampled_from([32, 16, 7]))
 def test_batches_equal_single_windows(config: ModelConfig, sizes: list[int], step: int) -> None:
     """Batches of any size leave the stream in the same state as single windows."""
-    _, fast = networks(config)
+    _, fast = plain_and_fast_networks(config)
     hops = [32] * sum(sizes) + [step] * 3
     audio = noise(sum(hops))
     windows = [audio[start * HOP :][:WINDOW] for start in accumulate(hops)]
@@ -80,7 +80,7 @@ def test_batches_equal_single_windows(config: ModelConfig, sizes: list[int], ste
 @pytest.mark.parametrize("step", [1, 3, 8])
 def test_preroll_restores_the_streaming_state(config: ModelConfig, step: int) -> None:
     """After ``preroll_hops``, streams with different starts have identical bits."""
-    _, fast = networks(config)
+    _, fast = plain_and_fast_networks(config)
     preroll = -(-config.preroll_hops // step)
     audio = noise((preroll + 3) * step)
     rows = []

@@ -44,7 +44,7 @@ def score() -> Notes:
 
 
 @pytest.fixture(scope="module")
-def played(score: Notes) -> Notes:
+def performance(score: Notes) -> Notes:
     """Notes of the performance. Each differs by up to 30 ms from the time of its chord."""
     jitter = np.random.default_rng(6).uniform(-0.03, 0.03, len(score))
     onset = performance_s(score.onset) + jitter
@@ -52,23 +52,23 @@ def played(score: Notes) -> Notes:
 
 
 @pytest.fixture(scope="module")
-def activations(played: Notes) -> Activations:
-    return ideal_activations(played, 45.0)
+def activations(performance: Notes) -> Activations:
+    return ideal_activations(performance, 45.0)
 
 
-def errors_s(aligned: Aligned, played: Notes) -> np.ndarray:
+def errors_s(aligned: Aligned, performance: Notes) -> np.ndarray:
     """Return the distance of each aligned note from its onset in the performance."""
-    truth = np.lexsort((played.onset, played.pitch))
+    truth = np.lexsort((performance.onset, performance.pitch))
     order = np.lexsort((aligned.notes.onset, aligned.notes.pitch))
-    assert (aligned.notes.pitch[order] == played.pitch[truth]).all()
-    return np.abs(aligned.notes.onset[order] - played.onset[truth])
+    assert (aligned.notes.pitch[order] == performance.pitch[truth]).all()
+    return np.abs(aligned.notes.onset[order] - performance.onset[truth])
 
 
 def test_each_note_is_aligned_with_its_onset(
-    score: Notes, played: Notes, activations: Activations
+    score: Notes, performance: Notes, activations: Activations
 ) -> None:
     aligned = align(score, *activations, FRAME_S)
-    assert errors_s(aligned, played).max() < FRAME_S
+    assert errors_s(aligned, performance).max() < FRAME_S
     assert aligned.detected.all()
     assert aligned.confidence.min() > 2 * FOUND
     assert (np.diff(aligned.audio_s) >= 0).all()
@@ -76,16 +76,16 @@ def test_each_note_is_aligned_with_its_onset(
 
 
 def test_an_undetected_note_has_its_chord_onset_and_low_confidence(
-    score: Notes, played: Notes, activations: Activations
+    score: Notes, performance: Notes, activations: Activations
 ) -> None:
     sounding, onset = activations[0], activations[1].copy()
     undetected = 31  # a note of a chord of two
-    frame = int(played.onset[undetected] / FRAME_S)
-    onset[frame - 10 : frame + 10, played.pitch[undetected]] = 0
+    frame = int(performance.onset[undetected] / FRAME_S)
+    onset[frame - 10 : frame + 10, performance.pitch[undetected]] = 0
     aligned = align(score, sounding, onset, FRAME_S)
     (index,) = np.flatnonzero(~aligned.detected)
-    assert aligned.notes.pitch[index] == played.pitch[undetected]
-    assert abs(aligned.notes.onset[index] - played.onset[undetected]) < 0.06
+    assert aligned.notes.pitch[index] == performance.pitch[undetected]
+    assert abs(aligned.notes.onset[index] - performance.onset[undetected]) < 0.06
     assert FOUND / 2 < aligned.confidence[index] <= PLACED
     assert aligned.confidence[index] == aligned.confidence.min()
 

@@ -167,8 +167,8 @@ class MonophonyDetector:
         self._counts = [0] * 5
 
     def process(self, block: F32) -> tuple[list[bool], F32]:
-        """Process the next n frames, [heads, n, 128]. Return two values for the time at which each
-        frame is the newest: whether the music is polyphonic, and the bias of notes, [n]."""
+        """Process the next n frames, [heads, n, 128]. Return for each frame, from the frames up to
+        it, whether the music is polyphonic, and the bias of notes, [n]."""
         line, frame = self._settings, block[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]

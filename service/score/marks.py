@@ -93,7 +93,7 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
 
 
 def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the clef that needs the fewest ledger lines. If several do, return the first."""
+    """Return the first clef that needs the fewest ledger lines."""
 
     def beyond(clef: str) -> int:
         low, high = CLEFS[clef][3:]

@@ -7,7 +7,7 @@ import numpy as np
 from service.score.beats import F64, BeatHints, Beats
 from service.score.metre import find_beats
 
-MAX_PAUSE_S = 8.0  # the beat tracker gets longer pauses shortened to _SHORTENED_S
+MAX_PAUSE_S = 8.0  # longer pauses are shortened to _SHORTENED_S for the beat tracker
 _SHORTENED_S = 4.0
 _NEAR_S = 0.1  # maximum time from the end of a pause to the beat that ends it
 

@@ -16,7 +16,7 @@ GRIDS = {  # by subdivision: number of parts of a beat, and the cost in nats of 
 }
 FREE_GRIDS = {8: 0.0}
 _FINEST, _MIN_SHARE = (8, 12), 0.25  # finest grids, and minimum share of beats that need them
-_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error in deviations
+_SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error, in sigmas
 _SWITCH = 0.5  # cost of a change between two and three parts
 _MERGED = 1.0  # cost of two chords at one position of the grid
 _EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it

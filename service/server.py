@@ -215,7 +215,7 @@ class DrainingServer(uvicorn.Server):
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return True if the server has to exit, which includes a failure to load the model."""
+        """Return True if the server has to exit, for example because the model failed to load."""
         return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -190,7 +190,7 @@ def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolEr
         return ProtocolError(code, f"the message has {error.error_count()} errors")
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(part) for part in first["loc"]]
-    if not starting:  # for a union, the path begins with the type of the message
+    if not starting:  # the path in a union starts with the type of the message
         starting, path = path[:1] == ["start"], path[1:]
     code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
     if starting and path[:1] == ["resume"]:

@@ -81,7 +81,7 @@ Beats = Annotated[
 
 
 class ScoreRequest(BeatHints):
-    """Notes, pedal presses and beat hints. If ``beats`` is set, the score uses these beats as is."""
+    """Notes, pedal presses and beat hints. If ``beats`` is set, the score uses these beats."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)

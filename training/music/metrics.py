@@ -44,8 +44,8 @@ def estimated_notes(notes: list[Note]) -> Notes:
 
 
 def frame_average_precision(probabilities: NDArray, roll: NDArray) -> float:
-    """Return the average precision, pooled over all elements, as in the paper. Returns NaN if no
-    note sounds. ``roll`` has the shape of ``probabilities`` and is true where a note sounds."""
+    """Return the average precision, pooled over all elements, as in the paper. ``roll`` has the
+    labels of ``probabilities``, in the same shape. Returns NaN if no label is true."""
     if not roll.any():
         return float("nan")
     return float(average_precision_score(roll.ravel(), probabilities.ravel()))

@@ -15,7 +15,7 @@ from service.protocol.errors import ProtocolError
 from service.protocol.options import MAX_SAMPLE_RATE_HZ
 from tests.fuzz.conftest import inputs
 from tests.service.apps import sound_file
-from tests.service.audio.encode import encoded
+from tests.service.audio.encode import encode_file
 
 RATE_HZ = 8_000
 MAX_DURATION_S = 2.0
@@ -27,7 +27,7 @@ VIDEOS = [("ipod", "aac"), ("adts", "aac"), ("webm", "libopus"), ("mpegts", "aac
 VIDEOS += [("avi", "mp2"), ("asf", "wmav2")]
 VALID_FILES = [
     *(sound_file(TONE, *kind, RATE_HZ) for kind in FILES),
-    *(encoded(np.repeat(TONE, 2)[:, None], *kind, 2 * RATE_HZ) for kind in VIDEOS),
+    *(encode_file(np.repeat(TONE, 2)[:, None], *kind, 2 * RATE_HZ) for kind in VIDEOS),
 ]
 CONCURRENT_FILES = 8
 

@@ -1,4 +1,4 @@
-"""Untrusted files are decoded in a child process: same samples, bounded memory."""
+"""Tests of the decoder of untrusted files in a child process."""
 
 import io
 import os
@@ -19,10 +19,8 @@ from service.audio.decode import AudioDecoder
 from service.audio.sandbox import SandboxedDecoder
 from service.protocol.errors import ErrorCode, ProtocolError
 
-CLAIMED = 80_000_000  # samples
 
-
-def stereo(path: Path) -> Path:
+def write_stereo(path: Path) -> Path:
     rng = np.random.default_rng(0)
     with soundfile.SoundFile(path, "w", 44_100, 2) as sound:
         sound.title = "Ωμέγα"
@@ -30,8 +28,8 @@ def stereo(path: Path) -> Path:
     return path
 
 
-def m4a_claiming(path: Path, samples: int) -> Path:
-    """Write a short M4A whose tables claim this many samples."""
+def write_m4a(path: Path, claimed_samples: int) -> Path:
+    """Write a short M4A whose tables claim ``claimed_samples`` samples."""
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("aac", rate=44_100, layout="mono")
@@ -41,9 +39,9 @@ def m4a_claiming(path: Path, samples: int) -> Path:
             container.mux(packet)
     data = bytearray(file.getvalue())
     for box, offset, values in (
-        (b"stsz", 8, (1, samples)),
-        (b"stts", 8, (1, samples, 1024)),
-        (b"stsc", 8, (1, 1, samples, 1)),
+        (b"stsz", 8, (1, claimed_samples)),
+        (b"stts", 8, (1, claimed_samples, 1024)),
+        (b"stsc", 8, (1, 1, claimed_samples, 1)),
     ):
         at = data.index(box) + offset
         struct.pack_into(f">{len(values)}I", data, at, *values)
@@ -52,13 +50,13 @@ def m4a_claiming(path: Path, samples: int) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stopped_server() -> Iterator[None]:
+def stop_server() -> Iterator[None]:
     yield
     sandbox.stop_server()
 
 
-def test_a_file_decodes_as_without_a_sandbox(tmp_path: Path) -> None:
-    with stereo(tmp_path / "a.flac").open("rb") as file:
+def test_sandbox_returns_the_same_samples(tmp_path: Path) -> None:
+    with write_stereo(tmp_path / "a.flac").open("rb") as file:
         with AudioDecoder(file) as decoder:
             expected = np.concatenate(list(decoder))
         with SandboxedDecoder(file) as sandboxed:
@@ -70,10 +68,10 @@ def test_a_file_decodes_as_without_a_sandbox(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [AudioDecoder, SandboxedDecoder])
-def test_claims_of_a_crafted_file_allocate_little(
+def test_crafted_file_allocates_little_memory(
     tmp_path: Path, kind: type[AudioDecoder | SandboxedDecoder]
 ) -> None:
-    path = m4a_claiming(tmp_path / "bomb.m4a", CLAIMED)
+    path = write_m4a(tmp_path / "bomb.m4a", claimed_samples=80_000_000)
     before_kb = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
     with path.open("rb") as file, pytest.raises(ProtocolError) as error:
         with kind(file) as decoder:
@@ -84,19 +82,19 @@ def test_claims_of_a_crafted_file_allocate_little(
     assert after_kb[1] <= max(before_kb[1], 500 * 1024)
 
 
-def test_errors_of_the_child_are_errors_of_the_parent(tmp_path: Path) -> None:
+def test_parent_raises_the_errors_of_the_child(tmp_path: Path) -> None:
     path = tmp_path / "text.wav"
-    path.write_bytes(b"no sound at all" * 100)
+    path.write_bytes(b"not audio at all" * 100)
     with path.open("rb") as file, pytest.raises(ProtocolError, match="not a readable audio file"):
         SandboxedDecoder(file)
-    with stereo(tmp_path / "long.wav").open("rb") as file:
+    with write_stereo(tmp_path / "long.wav").open("rb") as file:
         with pytest.raises(ProtocolError) as error:
             SandboxedDecoder(file, max_duration_s=0.1)
         assert error.value.code is ErrorCode.AUDIO_TOO_LONG
 
 
-def test_closing_early_ends_the_child(tmp_path: Path) -> None:
-    with stereo(tmp_path / "a.wav").open("rb") as file:
+def test_closing_early_stops_the_child(tmp_path: Path) -> None:
+    with write_stereo(tmp_path / "a.wav").open("rb") as file:
         decoder = SandboxedDecoder(file)
         decoder.close()
         decoder.close()
@@ -106,8 +104,8 @@ def test_closing_early_ends_the_child(tmp_path: Path) -> None:
     assert not Path(f"/proc/{decoder.pid}").exists()
 
 
-def test_the_server_is_started_again_if_it_dies(tmp_path: Path) -> None:
-    with stereo(tmp_path / "a.wav").open("rb") as file:
+def test_killed_server_is_restarted(tmp_path: Path) -> None:
+    with write_stereo(tmp_path / "a.wav").open("rb") as file:
         with SandboxedDecoder(file) as decoder:
             status = Path(f"/proc/{decoder.pid}/status").read_text()
         server = int(status.partition("PPid:")[2].split()[0])

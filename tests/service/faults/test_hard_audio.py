@@ -11,7 +11,7 @@ from service.audio.pcm import MAX_AMPLITUDE
 from service.engine.local import LocalEngine
 from service.notes.events import NoteEvent
 from service.notes.tracker_settings import TrackerSettings
-from tests.service.notes.drawn_notes import check_laws
+from tests.service.notes.synthetic_notes import check_events
 from tests.service.streams import audio_format, to_bytes, transcribe_stream
 
 RATE_HZ = 44_100
@@ -48,4 +48,4 @@ def test_hard_audio_gives_finite_frames_and_ended_notes(
     assert probabilities.min() >= 0
     assert probabilities.max() <= 1
     notes = [e for e in events if isinstance(e, NoteEvent) and e.kind != "note_update"]
-    check_laws(notes, TrackerSettings.from_card(engine.card), probabilities.shape[1])
+    check_events(notes, TrackerSettings.from_card(engine.card), probabilities.shape[1])

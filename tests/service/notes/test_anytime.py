@@ -1,7 +1,6 @@
-"""Notes reported as soon as they are certain enough: what holds for any windows."""
+"""Tests of the tracker that reports a note once its confidence passes the threshold."""
 
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +16,17 @@ from service.notes.frames import as_probabilities
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import MAX_ANYTIME_BLOCK_FRAMES
 from service.stream.windows import WindowSchedule
-from tests.service.notes.drawn_notes import (
+from tests.service.notes.synthetic_notes import (
     ALL_HEADS,
     FRAME_S,
     HEADS,
-    check_laws,
-    draw,
+    add_note,
+    check_events,
+    check_resume,
     push,
-    same_when_resumed,
+    random_probabilities,
     silence,
     tracker_settings,
-    wild_probabilities,
 )
 
 Windows = list[NDArray[np.float32]]
@@ -36,8 +35,8 @@ Windows = list[NDArray[np.float32]]
 def windows_of(
     probabilities: NDArray[np.float32], tracker: AnytimeTracker, clarity: tuple[float, ...] = ()
 ) -> Windows:
-    """The windows of a stream of these frames, [heads, n, 128], and of the silence after it.
-    clarity: what a window makes of a probability whose frame is 0, 1, ... frames old; 1 after."""
+    """Return the windows of a stream of ``probabilities`` [heads, n, 128], which ends in silence.
+    Probabilities of frames that are 0, 1, ... frames old are multiplied by ``clarity``."""
     frames = probabilities.shape[1]
     columns = tracker.columns
     factor = np.ones(columns, np.float32)
@@ -52,23 +51,23 @@ def windows_of(
 
 
 def track(tracker: AnytimeTracker, windows: Windows) -> list[list[NoteEvent]]:
-    """The events of each window, and last those of the end."""
+    """Return the events of each window, then those of the end."""
     events = [push(tracker, window) for window in windows]
     return [*events, tracker.finish(len(windows) - tracker.last_age)]
 
 
-def _wild(chosen: st.SearchStrategy[TrackerSettings], *heads: tuple[str, ...]) -> Any:
-    ages = st.integers(0, 15)
-    clarity = st.lists(st.floats(0, 1.2), max_size=8).map(tuple)
-    return st.tuples(wild_probabilities(), chosen, ages, clarity, st.sampled_from(heads))
+cases = st.tuples(
+    random_probabilities(),
+    tracker_settings,
+    st.integers(0, 15),
+    st.lists(st.floats(0, 1.2), max_size=8).map(tuple),
+    st.sampled_from([ALL_HEADS, HEADS, HEADS[:2]]),
+)
+Case = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
 
 
-wild_windows = _wild(tracker_settings, ALL_HEADS, HEADS, HEADS[:2])
-Wild = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple[str, ...]]
-
-
-def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
-    probabilities, chosen, last_age, clarity, heads = wild
+def open_case(case: Case) -> tuple[AnytimeTracker, Windows]:
+    probabilities, chosen, last_age, clarity, heads = case
     tracker = AnytimeTracker(chosen, FRAME_S, heads, last_age)
     return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
 
@@ -81,67 +80,67 @@ def opened(wild: Wild) -> tuple[AnytimeTracker, Windows]:
     st.integers(0, 15),
     st.integers(0, 2**32 - 1),
 )
-def test_the_laws_of_events_hold_for_windows_that_disagree(
+def test_events_are_valid_for_windows_that_disagree(
     chosen: TrackerSettings, block_frames: int, frames: int, last_age: int, seed: int
 ) -> None:
     detector = EventDetector(chosen, FRAME_S, ALL_HEADS, last_age=last_age)
-    again = detector.columns - 1
-    schedule = WindowSchedule(2, block_frames, again, last_age)
+    history = detector.columns - 1
+    schedule = WindowSchedule(2, block_frames, history, last_age)
     rng = np.random.default_rng(seed)
     events: list[Event] = []
     for block in range(schedule.blocks(HOP * frames)):
         first = schedule.first_frame(block)
-        window = rng.random((len(ALL_HEADS), again + block_frames, 128), np.float32)
-        events += detector.push(first, window[:, : frames - (first - again)], block_frames)
+        window = rng.random((len(ALL_HEADS), history + block_frames, 128), np.float32)
+        events += detector.push(first, window[:, : frames - (first - history)], block_frames)
     events += detector.finish(frames)
-    check_laws((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
+    check_events((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
 
 
 @settings(max_examples=30)
-@given(wild_windows)
-def test_events_are_known_within_the_stated_delay(wild: Wild) -> None:
-    tracker, windows = opened(wild)
+@given(cases)
+def test_events_are_decided_within_the_guaranteed_delay(case: Case) -> None:
+    tracker, windows = open_case(case)
     reported = track(tracker, windows)
-    most = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
+    max_delay = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for n, events in enumerate(reported[:-1]):
         for event in events:
             assert event.frame <= n
-            assert n - tracker.last_age - event.time_s / FRAME_S <= most[event.kind] + 1e-3
-    check_laws(chain(*reported), tracker.settings, wild[0].shape[1])
+            assert n - tracker.last_age - event.time_s / FRAME_S <= max_delay[event.kind] + 1e-3
+    check_events(chain(*reported), tracker.settings, case[0].shape[1])
 
 
 @settings(max_examples=30)
-@given(wild_windows, st.floats(0, 1), st.integers(0, 3))
-def test_another_tracker_goes_on_where_one_stopped(wild: Wild, part: float, further: int) -> None:
-    windows = opened(wild)[1]
-    cut = int(part * len(windows))
-    same_when_resumed(lambda: opened(wild)[0], windows, cut, further, wild[0].shape[1])
+@given(cases, st.floats(0, 1), st.integers(0, 3))
+def test_resume_changes_no_event(case: Case, share: float, extra_frames: int) -> None:
+    windows = open_case(case)[1]
+    cut = int(share * len(windows))
+    check_resume(lambda: open_case(case)[0], windows, cut, extra_frames, case[0].shape[1])
 
 
-def test_the_surer_the_sooner() -> None:
+def test_higher_confidence_is_reported_earlier() -> None:
     chosen = TrackerSettings(onset_threshold=0.3, early_odds=(3.0, 2.2, 1.7, 1.25))
-    reported = {}
+    delays = {}
     for height in (0.95, 0.65, 0.35):
         probabilities = silence(60)
-        draw(probabilities, 60, onset=20, offset=40, height=height)
+        add_note(probabilities, 60, onset=20, offset=40, height=height)
         tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
         events = track(tracker, windows_of(probabilities, tracker))
-        at, on = next(
+        window, on = next(
             (n, e) for n, reported in enumerate(events) for e in reported if e.kind == "note_on"
         )
         assert on.frame == 20
-        reported[height] = at - 20
-    assert reported == {0.95: 0, 0.65: 3, 0.35: 4}
+        delays[height] = window - 20
+    assert delays == {0.95: 0, 0.65: 3, 0.35: 4}
 
 
 @pytest.mark.parametrize("drift", [-2, -1, 1, 2])
-def test_an_onset_whose_peak_moves_is_begun_once(drift: int) -> None:
+def test_onset_with_moving_peak_is_reported_once(drift: int) -> None:
     tracker = AnytimeTracker(TrackerSettings(), FRAME_S, HEADS, last_age=12)
     early, late = silence(60), silence(60)
-    draw(early, 60, onset=20 + drift, offset=45)
-    draw(late, 60, onset=20, offset=45)
+    add_note(early, 60, onset=20 + drift, offset=45)
+    add_note(late, 60, onset=20, offset=45)
     early[0] = late[0]
     first, second = windows_of(early, tracker), windows_of(late, tracker)
-    # From the window of frame 24 on, the network is of another mind.
+    # From the window of frame 24 on, the predicted onset is at frame 20.
     events = track(tracker, [*first[:24], *second[24:]])
     assert [e.kind for reported in events for e in reported] == ["note_on", "note_off"]

@@ -1,4 +1,4 @@
-"""Notes with their instruments and the pedal: what holds for any probabilities."""
+"""Tests of the event detector: notes with instruments, and the pedal."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,84 +13,84 @@ from service.notes.event_detector import EventDetector
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.instrument_classifier import RESET_S, InstrumentClassifier
 from service.notes.tracker_settings import LineSettings, TrackerSettings
-from tests.service.notes.drawn_notes import FRAME_S, Probabilities, draw, silence
+from tests.service.notes.synthetic_notes import FRAME_S, Probabilities, add_note, silence
 
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
 def detector(instruments: tuple[str, ...] = (), line: LineSettings | None = None) -> EventDetector:
     thresholds, biases = {"violin": 0.3, "piano": 0.6}, {"violin": -1.0, "piano": 1.0}
-    chosen = TrackerSettings(onset_thresholds=thresholds, end_biases=biases, line=line)
-    return EventDetector(chosen, FRAME_S, HEADS, instruments)
+    settings = TrackerSettings(onset_thresholds=thresholds, end_biases=biases, line=line)
+    return EventDetector(settings, FRAME_S, HEADS, instruments)
 
 
-def hear(probabilities: Probabilities, instruments: tuple[str, ...] = ()) -> list[Any]:
-    one = detector(instruments)
-    return [*one.push(0, probabilities), *one.finish(probabilities.shape[1])]
+def detect(probabilities: Probabilities, instruments: tuple[str, ...] = ()) -> list[Any]:
+    events = detector(instruments)
+    return [*events.push(0, probabilities), *events.finish(probabilities.shape[1])]
 
 
-def quiet(frames: int) -> Probabilities:
+def silent_heads(frames: int) -> Probabilities:
     return silence(frames, len(HEADS))
 
 
-def play(
-    probabilities: Probabilities, pitch: int, onset: int, offset: int, **classes: float
+def add_labelled_note(
+    probabilities: Probabilities, pitch: int, onset: int, offset: int, **instruments: float
 ) -> None:
-    """A note, and the probabilities of classes about its onset."""
-    draw(probabilities, pitch, onset, offset)
-    for name, probability in classes.items():
+    """Add a note, and the probabilities of instruments around its onset."""
+    add_note(probabilities, pitch, onset, offset)
+    for name, probability in instruments.items():
         row = HEADS.index(f"instrument:{name}")
         probabilities[row, max(0, onset - 2) : onset + 5, pitch] = probability
 
 
 @st.composite
-def performances(draw_from: st.DrawFn) -> Probabilities:
-    """Notes of doubtful instruments, silences between some of them, and a restless pedal."""
-    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
-    frames = draw_from(st.integers(20, 400))
-    out = quiet(frames)
+def performances(draw: st.DrawFn) -> Probabilities:
+    """Draw notes with uncertain instruments, some silences, and a random pedal."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    frames = draw(st.integers(20, 400))
+    out = silent_heads(frames)
     out[len(("frame", "onset", "velocity", "offset")) + 1 :] = rng.random(
         (len(HEADS) - 5, frames, 128), np.float32
-    ) ** draw_from(st.sampled_from([1, 3]))
+    ) ** draw(st.sampled_from([1, 3]))
     out[HEADS.index("pedal")] = rng.random(-(-frames // 9), np.float32).repeat(9)[:frames, None]
     for _ in range(frames // 12):
         onset = int(rng.integers(frames))
         pitch = int(rng.choice([40, 60, 61, 76]))
-        draw(out, pitch, onset, onset + int(rng.integers(3, 90)))
+        add_note(out, pitch, onset, onset + int(rng.integers(3, 90)))
     return out
 
 
 @settings(max_examples=25)
 @given(performances(), st.data())
-def test_a_listener_that_is_resumed_goes_on_as_the_other_did(
+def test_resumed_detector_returns_the_same_events(
     probabilities: Probabilities, data: st.DataObject
 ) -> None:
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(1, frames - 1))
     line = data.draw(st.sampled_from([None, LineSettings()]))
-    whole = detector(line=line)
-    before = whole.push(0, probabilities[:, :cut])
+    uncut = detector(line=line)
+    before = uncut.push(0, probabilities[:, :cut])
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
     ended = {e.note_id for e in before if e.kind == "note_off"}
     resumed = detector(line=line)
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
     sounding = tuple(event for event in ons.values() if event.note_id not in ended)
-    point = replace(whole.point, frames=cut, notes=len(ons), sounding=sounding)
+    point = replace(uncut.point, frames=cut, notes=len(ons), sounding=sounding)
     resumed.resume(first, point)
     assert resumed.push(first, probabilities[:, first:cut]) == []
-    assert resumed.push(cut, probabilities[:, cut:]) == whole.push(cut, probabilities[:, cut:])
-    assert resumed.point == whole.point
-    assert resumed.finish(frames) == whole.finish(frames)
+    assert resumed.push(cut, probabilities[:, cut:]) == uncut.push(cut, probabilities[:, cut:])
+    assert resumed.point == uncut.point
+    assert resumed.finish(frames) == uncut.finish(frames)
 
 
 @settings(max_examples=25)
 @given(performances())
-def test_each_note_has_one_name_and_at_most_one_correction_while_it_sounds(
+def test_each_note_has_at_most_one_label_correction(
     probabilities: Probabilities,
 ) -> None:
     names: dict[int, str | None] = {}
     corrected: set[int] = set()
-    for event in hear(probabilities, instruments=("violin", "flute", "horn")):
+    for event in detect(probabilities, instruments=("violin", "flute", "horn")):
         if event.kind == "pedal":
             continue
         assert event.instrument in ("violin", "flute", "horn")
@@ -108,84 +108,83 @@ def test_each_note_has_one_name_and_at_most_one_correction_while_it_sounds(
     assert not names
 
 
-def test_the_likeliest_class_names_a_note_among_those_considered() -> None:
-    probabilities = quiet(120)
-    play(probabilities, 60, 20, 60, violin=0.6, viola=0.3, oboe=0.9)
-    (on, _) = hear(probabilities)
+def test_most_probable_requested_instrument_labels_the_note() -> None:
+    probabilities = silent_heads(120)
+    add_labelled_note(probabilities, 60, 20, 60, violin=0.6, viola=0.3, oboe=0.9)
+    (on, _) = detect(probabilities)
     assert (on.instrument, on.frame) == ("oboe", 20)
-    (on, _) = hear(probabilities, instruments=("viola", "violin"))
+    (on, _) = detect(probabilities, instruments=("viola", "violin"))
     assert on.instrument == "violin"
     assert on.instrument_probability == pytest.approx(2 / 3, abs=1e-3)
-    (on, _) = hear(probabilities, instruments=("viola",))
+    (on, _) = detect(probabilities, instruments=("viola",))
     assert (on.instrument, on.instrument_probability) == ("viola", 1.0)
 
 
-def test_later_notes_may_correct_the_name_of_a_note() -> None:
-    probabilities = quiet(200)
-    play(probabilities, 60, 20, 150, violin=0.5, viola=0.51)
+def test_later_notes_correct_the_label_of_a_sounding_note() -> None:
+    probabilities = silent_heads(200)
+    add_labelled_note(probabilities, 60, 20, 150, violin=0.5, viola=0.51)
     for number in range(4):
         onset = 26 + 8 * number
-        play(probabilities, 70 + number, onset, onset + 6, violin=0.9, viola=0.01)
-    events = hear(probabilities)
+        add_labelled_note(probabilities, 70 + number, onset, onset + 6, violin=0.9, viola=0.01)
+    events = detect(probabilities)
     first = [(event.kind, event.instrument) for event in events if event.note_id == 0]
     assert first == [("note_on", "viola"), ("note_update", "violin"), ("note_off", "violin")]
-    short = quiet(200)
-    short[:] = probabilities
+    short = probabilities.copy()
     short[0, 20 + UPDATE_FRAMES - 6 :, 60] = 0
-    assert [e.kind for e in hear(short)].count("note_update") == 0
+    assert [e.kind for e in detect(short)].count("note_update") == 0
 
 
-def test_keyboards_wait_for_no_line() -> None:
-    line, nobody = LineSettings(), detector()
-    assert detector(line=line).on_delay_frames > nobody.on_delay_frames
-    assert detector(("piano", "voice"), line).on_delay_frames > nobody.on_delay_frames
-    assert detector(("piano", "organ"), line).on_delay_frames == nobody.on_delay_frames
-    assert detector(line=line).off_delay_frames == nobody.off_delay_frames
+def test_keyboards_have_no_monophonic_delay() -> None:
+    line, polyphonic = LineSettings(), detector()
+    assert detector(line=line).on_delay_frames > polyphonic.on_delay_frames
+    assert detector(("piano", "voice"), line).on_delay_frames > polyphonic.on_delay_frames
+    assert detector(("piano", "organ"), line).on_delay_frames == polyphonic.on_delay_frames
+    assert detector(line=line).off_delay_frames == polyphonic.off_delay_frames
 
 
-def test_a_long_silence_ends_the_belief() -> None:
+def test_long_silence_resets_the_instrument_belief() -> None:
     pause = round(RESET_S / FRAME_S)
     for gap, name in ((pause - 10, "violin"), (pause + 10, "viola")):
-        probabilities = quiet(400 + gap)
+        probabilities = silent_heads(400 + gap)
         for number in range(12):
-            play(probabilities, 60, 10 + 20 * number, 20 + 20 * number, violin=0.9, viola=0.01)
-        play(probabilities, 60, 240 + gap, 260 + gap, violin=0.45, viola=0.55)
-        (*_, last, _) = hear(probabilities)
+            add_labelled_note(
+                probabilities, 60, 10 + 20 * number, 20 + 20 * number, violin=0.9, viola=0.01
+            )
+        add_labelled_note(probabilities, 60, 240 + gap, 260 + gap, violin=0.45, viola=0.55)
+        (*_, last, _) = detect(probabilities)
         assert last.instrument == name
 
 
-def test_the_pedal_of_a_piano() -> None:
-    probabilities = quiet(100)
+def test_pedal_events_require_an_instrument_with_a_pedal() -> None:
+    probabilities = silent_heads(100)
     row = HEADS.index("pedal")
     probabilities[row, 30:50] = 0.9
-    probabilities[row, 33:47:4] = 0.2  # a foot does not flicker
+    probabilities[row, 33:47:4] = 0.2  # too short for a pedal event
     probabilities[row, 80:] = 0.9
-    assert hear(probabilities) == []  # nothing with a pedal plays
-    play(probabilities, 60, 5, 20, piano=0.9)
-    pedal = [event for event in hear(probabilities) if event.kind == "pedal"]
+    assert detect(probabilities) == []
+    add_labelled_note(probabilities, 60, 5, 20, piano=0.9)
+    pedal = [event for event in detect(probabilities) if event.kind == "pedal"]
     assert [event.down for event in pedal] == [True, False, True, False]
     assert [event.frame for event in pedal] == pytest.approx([30, 50, 80, 100], abs=3)
     assert pedal[0].time_s == pytest.approx(pedal[0].frame * FRAME_S, abs=1e-6)
 
 
-def test_no_probability_is_silence() -> None:
-    probabilities = quiet(60)
-    draw(probabilities, 60, 10, 50)
+def test_nan_probabilities_are_silence() -> None:
+    probabilities = silent_heads(60)
+    add_note(probabilities, 60, 10, 50)
     probabilities[:, 30:] = np.nan
-    assert [event.frame for event in hear(probabilities)] == [10, 30]
+    assert [event.frame for event in detect(probabilities)] == [10, 30]
 
 
 @given(st.integers(0, 40), st.integers(0, 2**32 - 1))
-def test_the_belief_stays_within_the_bounds_that_a_resumed_one_must_keep(
-    notes: int, seed: int
-) -> None:
-    chosen, rng = TrackerSettings(), np.random.default_rng(seed)
-    classifier = InstrumentClassifier(HEADS, FRAME_S, (), chosen)
+def test_belief_stays_within_the_bounds_of_a_checkpoint(notes: int, seed: int) -> None:
+    settings, rng = TrackerSettings(), np.random.default_rng(seed)
+    classifier = InstrumentClassifier(HEADS, FRAME_S, (), settings)
     for frame in range(notes):
         classifier.append(frame, rng.random((len(HEADS), 1, 128), np.float32), 1)
         classifier.step(frame, [NoteEvent("note_on", frame, 60, 80, 0.9, frame, frame * FRAME_S)])
     weights = classifier.belief.weights.values()
-    assert sum(weights) <= 1 / (1 - chosen.belief_kept) + 18 * 1e-4
+    assert sum(weights) <= 1 / (1 - settings.belief_kept) + 18 * 1e-4
     for weight in weights:
         assert weight > 0
         assert float(f"{weight:.4f}") == weight  # sent with 4 digits

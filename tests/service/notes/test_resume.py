@@ -1,4 +1,4 @@
-"""Velocities within a performance."""
+"""Tests of the velocities within a performance."""
 
 import math
 from itertools import pairwise
@@ -21,13 +21,13 @@ def velocities(loudness: list[float]) -> list[int]:
 
 
 @given(LOUDNESS, st.floats(0.5, 2.0))
-def test_gain_changes_no_velocity_by_more_than_rounding(loudness: list[float], gain: float) -> None:
-    raised = velocities([gain * value for value in loudness])
-    for before, after in zip(velocities(loudness), raised, strict=True):
+def test_gain_changes_velocities_at_most_by_rounding(loudness: list[float], gain: float) -> None:
+    scaled = velocities([gain * value for value in loudness])
+    for before, after in zip(velocities(loudness), scaled, strict=True):
         assert abs(before - after) <= 1
 
 
-def test_velocities_follow_the_player_and_the_level_follows_slowly() -> None:
+def test_velocities_follow_loudness_and_the_level_adapts_slowly() -> None:
     assert velocities([0.3])[0] == MEAN_VELOCITY
     crescendo = velocities([0.2 * 1.02**i for i in range(40)])
     assert all(before <= after for before, after in pairwise(crescendo))
@@ -37,7 +37,7 @@ def test_velocities_follow_the_player_and_the_level_follows_slowly() -> None:
     assert settled[-1] == pytest.approx(MEAN_VELOCITY, abs=2)
 
 
-def test_faint_noise_stays_soft() -> None:
+def test_faint_noise_has_low_velocities() -> None:
     faint = math.exp(MIN_LEVEL) / 8
     assert velocities([faint] * 100) == [round(MEAN_VELOCITY / 8)] * 100
     assert velocities([0.0]) == [1]

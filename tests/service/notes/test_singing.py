@@ -1,4 +1,4 @@
-"""Singers: notes are steps of a pitch curve, whatever the semitones it lies between."""
+"""Tests of the spans of singers, which are steps of a pitch curve."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import CENTS, PITCHES
-from service.notes.events import NoteEvent
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
-from tests.service.notes.drawn_notes import (
+from tests.service.notes.synthetic_notes import (
     FRAME_S,
     Probabilities,
-    check_laws,
-    hear,
+    check_events,
+    check_resume,
     push,
-    same_when_resumed,
+    run_tracker,
     silence,
+    spans,
 )
 
 HEADS = ("frame", "onset", "velocity", CENTS)
@@ -30,74 +30,64 @@ def singer(instrument: str = "voice") -> NoteTracker:
     return tracker
 
 
-def sung(curve: NDArray[np.float64], certainty: float = 0.8) -> Probabilities:
-    """A voice with this MIDI pitch in each frame, NaN where it is silent, as a network shows it:
-    spread over the two nearest semitones."""
-    drawn = silence(len(curve), len(HEADS))
+def sung(curve: NDArray[np.float64], confidence: float = 0.8) -> Probabilities:
+    """Return the outputs for a voice whose MIDI pitch per frame is ``curve``; NaN is silence. Its
+    probability is spread over the two nearest semitones, as a network predicts it."""
+    probs = silence(len(curve), len(HEADS))
     for frame, pitch in enumerate(curve):
         if not np.isnan(pitch):
             low, share = int(pitch), pitch % 1
-            drawn[0, frame, low : low + 2] = certainty * (1 - share), certainty * share
+            probs[0, frame, low : low + 2] = confidence * (1 - share), confidence * share
             nearest = round(pitch)
-            drawn[3, frame, nearest] = 0.5 + (pitch - nearest) / 2
-    return drawn
-
-
-def notes(events: list[NoteEvent]) -> list[tuple[int, int, int]]:
-    """Pitch, first frame and end of each note."""
-    ends = {event.note_id: event.frame for event in events if event.kind == "note_off"}
-    starts = [event for event in events if event.kind == "note_on"]
-    return [(on.pitch, on.frame, ends[on.note_id]) for on in starts]
+            probs[3, frame, nearest] = 0.5 + (pitch - nearest) / 2
+    return probs
 
 
 SILENCE = np.full(20, np.nan)
 
 
-def test_a_wide_vibrato_about_no_semitone_is_one_note_of_a_singer() -> None:
+def test_wide_vibrato_is_one_note_for_a_singer() -> None:
     wave = 60.2 + 0.6 * np.sin(np.arange(150) * 2 * np.pi / 15)
-    drawn = sung(np.concatenate([SILENCE, wave, SILENCE]))
-    ((pitch, start, end),) = notes(hear(singer(), drawn))
+    probs = sung(np.concatenate([SILENCE, wave, SILENCE]))
+    ((pitch, start, end),) = spans(run_tracker(singer(), probs))
     assert pitch == 60
     assert (start, end) == pytest.approx((20, 170), abs=2)
-    assert len(notes(hear(singer("saxophone"), drawn))) > 1
+    assert len(spans(run_tracker(singer("saxophone"), probs))) > 1
 
 
 def test_steps_of_the_pitch_curve_are_notes() -> None:
     levels = (60.3, 62.2, 61.2, 57.4)
-    drawn = sung(np.concatenate([SILENCE, *(np.full(40, level) for level in levels), SILENCE]), 1)
-    found = notes(hear(singer(), drawn))
-    assert [pitch for pitch, *_ in found] == [60, 62, 61, 57]
-    assert [start for _, start, _ in found] == pytest.approx([20, 60, 100, 140], abs=1)
-    assert found[-1][2] == pytest.approx(180, abs=1)
+    probs = sung(np.concatenate([SILENCE, *(np.full(40, level) for level in levels), SILENCE]), 1)
+    detected = spans(run_tracker(singer(), probs))
+    assert [pitch for pitch, *_ in detected] == [60, 62, 61, 57]
+    assert [start for _, start, _ in detected] == pytest.approx([20, 60, 100, 140], abs=1)
+    assert detected[-1][2] == pytest.approx(180, abs=1)
 
 
-def test_a_note_after_a_glide_has_the_pitch_that_the_glide_leads_to() -> None:
+def test_note_after_a_glide_has_the_target_pitch() -> None:
     glide = np.concatenate([np.linspace(58.5, 60, 5), np.full(60, 60.0)])
-    assert [pitch for pitch, *_ in notes(hear(singer(), sung(np.append(SILENCE, glide))))] == [60]
+    assert [
+        pitch for pitch, *_ in spans(run_tracker(singer(), sung(np.append(SILENCE, glide))))
+    ] == [60]
 
 
-def test_the_tuning_shifts_the_pitch_curve() -> None:
-    """A pitch curve between two semitones belongs to the one that the tuning makes nearest, and a
-    change of tuning within a note starts no note."""
-    drawn = sung(np.concatenate([SILENCE, np.full(60, 60.45), SILENCE]))
+def test_change_of_tuning_starts_no_note() -> None:
+    probs = sung(np.concatenate([SILENCE, np.full(60, 60.45), SILENCE]))
     tracker, events = singer(), []
-    for first in range(0, drawn.shape[1], 4):
-        tracker.read(drawn[:, first : first + 4], 4, 33.0 if first >= 60 else 0.0)
+    for first in range(0, probs.shape[1], 4):
+        tracker.read(probs[:, first : first + 4], 4, 33.0 if first >= 60 else 0.0)
         events += [event for _ in range(4) for event in tracker.step()]
-    assert len(notes(events + tracker.finish(drawn.shape[1]))) == 1
+    assert len(spans(events + tracker.finish(probs.shape[1]))) == 1
 
 
-def test_a_doubtful_voice_starts_no_note() -> None:
-    assert hear(singer(), sung(np.append(SILENCE, np.full(60, 60.0)), 0.12)) == []
-    assert len(hear(singer(), sung(np.append(SILENCE, np.full(60, 60.0)), 0.5))) == 2
-
-
-# -- properties -----------------------------------------------------------------------------------
+def test_low_confidence_starts_no_note() -> None:
+    assert run_tracker(singer(), sung(np.append(SILENCE, np.full(60, 60.0)), 0.12)) == []
+    assert len(run_tracker(singer(), sung(np.append(SILENCE, np.full(60, 60.0)), 0.5))) == 2
 
 
 @st.composite
 def songs(draw: st.DrawFn) -> Probabilities:
-    """A voice that steps, glides, wavers and falls silent, and sometimes a second one."""
+    """Draw a voice with steps, glides, vibrato and silences, and sometimes a second voice."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     curve = np.zeros(0)
     while len(curve) < draw(st.integers(0, 300)):
@@ -117,31 +107,31 @@ def songs(draw: st.DrawFn) -> Probabilities:
 
 @settings(max_examples=30)
 @given(songs(), st.integers(1, 40))
-def test_events_do_not_depend_on_the_size_of_blocks(song: Probabilities, size: int) -> None:
+def test_block_size_does_not_change_events(song: Probabilities, size: int) -> None:
     frames, tracker = song.shape[1], singer()
-    parts = np.split(song, range(size, frames, size), axis=1)
-    events = [event for part in parts for event in push(tracker, part)] + tracker.finish(frames)
-    assert events == hear(singer(), song)
-    check_laws(events, SETTINGS, frames)
+    blocks = np.split(song, range(size, frames, size), axis=1)
+    events = [event for block in blocks for event in push(tracker, block)] + tracker.finish(frames)
+    assert events == run_tracker(singer(), song)
+    check_events(events, SETTINGS, frames)
 
 
 @settings(max_examples=30)
 @given(songs(), st.floats(0, 1), st.integers(0, 3))
 def test_a_resumed_tracker_returns_the_same_events(
-    song: Probabilities, part: float, further: int
+    song: Probabilities, share: float, extra_frames: int
 ) -> None:
     frames = song.shape[1]
     blocks = np.split(song, range(1, frames), axis=1)
-    same_when_resumed(singer, blocks, int(part * frames), further, frames)
+    check_resume(singer, blocks, int(share * frames), extra_frames, frames)
 
 
 @settings(max_examples=25)
 @given(songs(), st.integers(0, 200))
-def test_events_are_decided_within_the_stated_delay(song: Probabilities, cut: int) -> None:
+def test_events_are_decided_within_the_guaranteed_delay(song: Probabilities, cut: int) -> None:
     cut = min(cut, song.shape[1])
     tracker = singer()
-    early, whole = push(tracker, song[:, :cut]), hear(singer(), song)
-    assert early == whole[: len(early)]
-    latest = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
-    for event in whole[len(early) :]:
-        assert event.time_s > (cut - 1 - latest[event.kind]) * FRAME_S - 1e-6
+    early, expected = push(tracker, song[:, :cut]), run_tracker(singer(), song)
+    assert early == expected[: len(early)]
+    max_delay = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
+    for event in expected[len(early) :]:
+        assert event.time_s > (cut - 1 - max_delay[event.kind]) * FRAME_S - 1e-6

@@ -1,4 +1,4 @@
-"""Notes drawn as the heads of a model are trained to show them, wild ones, and trackers of both."""
+"""Synthetic probabilities of notes, and helpers that run trackers on them."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,64 +22,77 @@ Probabilities = NDArray[np.float32]
 
 def track(
     probabilities: Probabilities,
-    chosen: TrackerSettings | None = None,
+    settings: TrackerSettings | None = None,
     heads: tuple[str, ...] = HEADS,
-    chunks: Iterable[int] = (),
+    sizes: Iterable[int] = (),
 ) -> list[NoteEvent]:
-    tracker = NoteTracker(chosen or TrackerSettings(), FRAME_S, heads)
-    parts = np.split(probabilities, np.cumsum(list(chunks)), axis=1)
-    events = [event for part in parts for event in push(tracker, part)]
+    """Return the events of a note tracker. Frames arrive in blocks of ``sizes``, then the rest."""
+    tracker = NoteTracker(settings or TrackerSettings(), FRAME_S, heads)
+    blocks = np.split(probabilities, np.cumsum(list(sizes)), axis=1)
+    events = [event for block in blocks for event in push(tracker, block)]
     return events + tracker.finish(probabilities.shape[1])
 
 
 def push(tracker: Tracker, block: Probabilities) -> list[NoteEvent]:
-    """The events of new frames, in anytime mode those of one window."""
+    """Return the events of new frames. In anytime mode the block is one window."""
     new = block.shape[1] if tracker.columns == 1 else 1
     tracker.read(block, new)
     return [event for _ in range(new) for event in tracker.step()]
 
 
-def hear(tracker: Tracker, drawn: Probabilities) -> list[NoteEvent]:
-    """Return the events of a complete stream whose windows agree on each frame."""
-    frames, columns = drawn.shape[1], tracker.columns
+def run_tracker(tracker: Tracker, probs: Probabilities) -> list[NoteEvent]:
+    """Return the events of a complete stream whose windows agree about each frame."""
+    frames, columns = probs.shape[1], tracker.columns
     if columns == 1:
-        return push(tracker, drawn) + tracker.finish(frames)
-    padded = np.pad(drawn, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
+        return push(tracker, probs) + tracker.finish(frames)
+    padded = np.pad(probs, ((0, 0), (columns - 1, tracker.last_age), (0, 0)))
     windows = (padded[:, newest : newest + columns] for newest in range(frames))
     events = [event for window in windows for event in push(tracker, window)]
     return events + tracker.finish(frames)
 
 
-def same_when_resumed(
-    opened: Callable[[], Tracker], blocks: list[Probabilities], cut: int, further: int, frames: int
+def check_resume(
+    open_tracker: Callable[[], Tracker],
+    blocks: list[Probabilities],
+    cut: int,
+    extra_frames: int,
+    frames: int,
 ) -> None:
-    """Stop a tracker after ``cut`` blocks of one frame. Resume with another tracker, which gets the
-    history that it needs and ``further`` frames."""
-    whole = opened()
-    expected = [event for block in blocks for event in push(whole, block)] + whole.finish(frames)
-    one, other = opened(), opened()
-    events = [event for block in blocks[:cut] for event in push(one, block)]
-    begins = [event for event in events if event.kind == "note_on"]
+    """Check that a resume changes no event. The first tracker stops after ``cut`` blocks of one
+    frame. The second one receives the required history, preceded by ``extra_frames`` frames."""
+    uncut = open_tracker()
+    expected = [event for block in blocks for event in push(uncut, block)] + uncut.finish(frames)
+    stopped, resumed = open_tracker(), open_tracker()
+    events = [event for block in blocks[:cut] for event in push(stopped, block)]
+    ons = [event for event in events if event.kind == "note_on"]
     ended = {event.note_id for event in events if event.kind == "note_off"}
-    first = max(0, cut - one.history_frames - further)
+    first = max(0, cut - stopped.history_frames - extra_frames)
     point = ResumePoint(
         frames=cut,
-        notes=len(begins),
-        sounding=tuple(event for event in begins if event.note_id not in ended),
-        dynamics=one.dynamics,
-        free=one.earliest_onset_frames,
+        notes=len(ons),
+        sounding=tuple(event for event in ons if event.note_id not in ended),
+        dynamics=stopped.dynamics,
+        free=stopped.earliest_onset_frames,
     )
-    other.resume(first, point)
-    assert [event for block in blocks[first:cut] for event in push(other, block)] == []
-    events += [event for block in blocks[cut:] for event in push(other, block)]
-    assert events + other.finish(frames) == expected
+    resumed.resume(first, point)
+    assert [event for block in blocks[first:cut] for event in push(resumed, block)] == []
+    events += [event for block in blocks[cut:] for event in push(resumed, block)]
+    assert events + resumed.finish(frames) == expected
+
+
+def spans(events: Iterable[NoteEvent]) -> list[tuple[int, int, int]]:
+    """Return (pitch, first frame, end frame) of each note."""
+    events = list(events)
+    ends = {event.note_id: event.frame for event in events if event.kind == "note_off"}
+    ons = [event for event in events if event.kind == "note_on"]
+    return [(on.pitch, on.frame, ends[on.note_id]) for on in ons]
 
 
 def silence(frames: int, heads: int = 3) -> Probabilities:
     return np.zeros((heads, frames, PITCHES), np.float32)
 
 
-def draw(
+def add_note(
     probabilities: Probabilities,
     pitch: int,
     onset: float,
@@ -87,25 +100,25 @@ def draw(
     velocity: int = 100,
     height: float = 0.95,
 ) -> None:
-    """A note as the heads are trained to show it: a triangle of 3 frames about the onset."""
-    at = np.arange(probabilities.shape[1])
-    triangle = np.clip(1 - np.abs(at - onset) / 3, 0, 1)
-    probabilities[0, (at >= round(onset)) & (at < offset), pitch] = 0.9
+    """Add a note in the shape of the training targets. Its onset is a triangle 6 frames wide."""
+    frame = np.arange(probabilities.shape[1])
+    triangle = np.clip(1 - np.abs(frame - onset) / 3, 0, 1)
+    probabilities[0, (frame >= round(onset)) & (frame < offset), pitch] = 0.9
     probabilities[1, :, pitch] = np.maximum(probabilities[1, :, pitch], height * triangle)
     probabilities[2, triangle > 0, pitch] = velocity / 127
 
 
-def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int) -> None:
-    """Check what holds for the events of any probabilities of ``frames`` frames."""
+def check_events(events: Iterable[NoteEvent], settings: TrackerSettings, frames: int) -> None:
+    """Check the properties that events of any probabilities of ``frames`` frames have."""
     open_notes: dict[int, NoteEvent] = {}
     ended_s: dict[int, float] = {}
-    begun: list[int] = []
+    note_ids: list[int] = []
     for event in events:
-        assert type(event.time_s) is type(event.confidence) is float  # plain: they become JSON
+        assert type(event.time_s) is type(event.confidence) is float  # not NumPy: JSON
         assert type(event.frame) is type(event.pitch) is type(event.velocity) is int
         assert 0 <= event.frame <= frames
-        off_frame = 0.5 + abs(chosen.onset_correction_frames)
-        assert abs(event.time_s - event.frame * FRAME_S) <= off_frame * FRAME_S + 1e-6
+        max_shift_frames = 0.5 + abs(settings.onset_correction_frames)
+        assert abs(event.time_s - event.frame * FRAME_S) <= max_shift_frames * FRAME_S + 1e-6
         if event.kind == "note_on":
             assert event.pitch not in open_notes
             assert ended_s.get(event.pitch, 0.0) <= event.time_s
@@ -113,25 +126,25 @@ def check_laws(events: Iterable[NoteEvent], chosen: TrackerSettings, frames: int
             assert 1 <= event.velocity <= 127
             assert 0 <= event.confidence <= 1
             open_notes[event.pitch] = event
-            begun.append(event.note_id)
+            note_ids.append(event.note_id)
         else:
             on = open_notes.pop(event.pitch)
             assert on.note_id == event.note_id
             assert on.time_s < event.time_s
-            assert event.frame - on.frame >= chosen.min_note_frames or event.frame == frames
+            assert event.frame - on.frame >= settings.min_note_frames or event.frame == frames
             ended_s[event.pitch] = event.time_s
     assert open_notes == {}
-    assert begun == list(range(len(begun)))
+    assert note_ids == list(range(len(note_ids)))
 
 
 @st.composite
-def wild_probabilities(draw_from: st.DrawFn) -> Probabilities:
-    """Probabilities of a few busy pitches, with runs, jumps and plateaus."""
-    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
-    frames, levels = draw_from(st.integers(0, 80)), draw_from(st.integers(2, 40))
+def random_probabilities(draw: st.DrawFn) -> Probabilities:
+    """Draw probabilities of four pitches, with jumps and plateaus."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    frames, levels = draw(st.integers(0, 80)), draw(st.integers(2, 40))
     out = silence(frames, len(ALL_HEADS))
     steps = rng.integers(0, levels + 1, (len(ALL_HEADS), frames, 4)) / levels
-    hold = rng.random((len(ALL_HEADS), frames, 4)) < draw_from(st.floats(0, 0.95))
+    hold = rng.random((len(ALL_HEADS), frames, 4)) < draw(st.floats(0, 0.95))
     for i in range(1, frames):
         steps[:, i] = np.where(hold[:, i], steps[:, i - 1], steps[:, i])
     out[:, :, [0, 60, 61, 127]] = steps
@@ -153,10 +166,10 @@ tracker_settings = st.builds(
 
 
 @st.composite
-def lines(draw_from: st.DrawFn) -> Probabilities:
-    """One line, sometimes two, of doubtful and sure notes, with wild onsets."""
-    rng = np.random.default_rng(draw_from(st.integers(0, 2**32 - 1)))
-    out = silence(draw_from(st.integers(0, 260)), len(ALL_HEADS))
+def melodies(draw: st.DrawFn) -> Probabilities:
+    """Draw one or two melodies, with notes of any confidence and random onsets."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    out = silence(draw(st.integers(0, 260)), len(ALL_HEADS))
     frames = out.shape[1]
     out[:3] += 0.2 * rng.random((3, frames, PITCHES), np.float32) ** 8
     for _ in range(frames // 8):

@@ -1,4 +1,4 @@
-"""Recordings: the same notes as a live stream of the same audio, in bounded memory."""
+"""Tests of the transcription of recordings."""
 
 import io
 import tracemalloc
@@ -50,7 +50,7 @@ def events_of(items: Items) -> list[Event]:
 
 
 @pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
-def test_a_file_gives_the_events_of_a_live_stream(
+def test_file_and_live_stream_return_the_same_events(
     engine: LocalEngine, options: StreamOptions
 ) -> None:
     samples, audio = play(MELODY, 2.0, RATE_HZ), audio_format(RATE_HZ)
@@ -59,21 +59,21 @@ def test_a_file_gives_the_events_of_a_live_stream(
     assert events == transcribe_stream(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
-def test_progress_then_the_performance(engine: LocalEngine) -> None:
+def test_progress_is_followed_by_the_result(engine: LocalEngine) -> None:
     items = collect(wav(play(MELODY, 150.0, RATE_HZ)), engine)
-    done = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
-    assert len(done) >= 3
-    assert done == sorted(done)
-    assert 0 < done[0] < done[-1] <= 1
-    *_, performance = items
-    assert isinstance(performance, TranscriptionResult)
-    assert performance.totals.audio_s == 150.0
-    assert performance.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
-    assert len(performance.notes) == performance.totals.notes == len(MELODY)
-    assert performance.midi() == midi_file(performance.notes)
+    fractions = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
+    assert len(fractions) >= 3
+    assert fractions == sorted(fractions)
+    assert 0 < fractions[0] < fractions[-1] <= 1
+    *_, result = items
+    assert isinstance(result, TranscriptionResult)
+    assert result.totals.audio_s == 150.0
+    assert result.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
+    assert len(result.notes) == result.totals.notes == len(MELODY)
+    assert result.midi() == midi_file(result.notes)
 
 
-def test_notes_come_before_the_file_has_been_read() -> None:
+def test_notes_are_returned_before_the_file_is_read_completely() -> None:
     file = wav(play(MELODY, 120.0, RATE_HZ))
     with LocalEngine(FakeTranscriber(), workers=1) as engine:
         with closing(transcribe_recording(file, engine)) as items:
@@ -82,7 +82,7 @@ def test_notes_come_before_the_file_has_been_read() -> None:
     assert not file.closed
 
 
-def test_memory_does_not_grow_with_the_length(engine: LocalEngine) -> None:
+def test_memory_does_not_grow_with_the_duration(engine: LocalEngine) -> None:
     def peak_bytes(seconds: float) -> int:
         file = wav(play(MELODY, seconds, RATE_HZ), "PCM_16")
         tracemalloc.start()
@@ -92,35 +92,33 @@ def test_memory_does_not_grow_with_the_length(engine: LocalEngine) -> None:
         finally:
             tracemalloc.stop()
 
-    peak_bytes(5.0)  # what is allocated once
-    # 70 s of samples are 12.3 MB. A few segments are in flight at any time.
-    assert peak_bytes(140.0) < peak_bytes(70.0) + 3_000_000
+    peak_bytes(5.0)  # allocate caches
+    # 45 s of samples are 7.9 MB. A few segments are in flight at any time.
+    assert peak_bytes(90.0) < peak_bytes(45.0) + 3_000_000
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failing_model_keeps_what_came_before(workers: int) -> None:
+def test_failing_model_preserves_earlier_notes(workers: int) -> None:
     samples = play(MELODY, 90.0, RATE_HZ)
     samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
     items: Items = []
     with LocalEngine(FakeTranscriber(), workers) as engine:
-        recording = transcribe_recording(wav(samples), engine)
         with pytest.raises(EngineError, match="poisoned"):
-            items.extend(item for item in recording)
-    *_, performance = items
-    assert isinstance(performance, TranscriptionResult)
-    assert len(performance.notes) == len(MELODY)
+            items.extend(item for item in transcribe_recording(wav(samples), engine))
+    *_, result = items
+    assert isinstance(result, TranscriptionResult)
+    assert len(result.notes) == len(MELODY)
 
 
-def test_segments_have_the_bits_of_a_single_pass() -> None:
-    """The number of workers changes no bit. A live stream gives the same bits."""
+def test_segments_and_live_streams_have_the_same_bits() -> None:
     samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
-    audio, found = audio_format(FILTERBANK.sample_rate), []
+    audio, outputs = audio_format(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)
         with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as engine:
-            found.append(transcribe_samples(engine, samples, FILTERBANK.sample_rate)[1])
+            outputs.append(transcribe_samples(engine, samples, FILTERBANK.sample_rate)[1])
             if workers == 1:
                 data = to_bytes(samples, audio)
-                found.append(transcribe_stream(engine, data, audio, FILE_OPTIONS)[1])
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
+                outputs.append(transcribe_stream(engine, data, audio, FILE_OPTIONS)[1])
+    for other in outputs[1:]:
+        np.testing.assert_array_equal(outputs[0], other)

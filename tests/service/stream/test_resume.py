@@ -1,4 +1,4 @@
-"""A performance that is cut anywhere and resumed gives the events of one that was not."""
+"""Tests of the resume of interrupted streams, which must change no event."""
 
 from collections.abc import Iterator
 
@@ -35,20 +35,22 @@ RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 44_100, 48_000]
 
 
 @pytest.fixture(scope="module")
-def computers() -> Iterator[list[LocalEngine]]:
-    heads = FakeTranscriber(HEADS), FakeTranscriber(HEADS)
-    with LocalEngine(heads[0]) as one, LocalEngine(heads[1]) as other:
-        yield [one, other]
+def engines() -> Iterator[list[LocalEngine]]:
+    with (
+        LocalEngine(FakeTranscriber(HEADS)) as first,
+        LocalEngine(FakeTranscriber(HEADS)) as second,
+    ):
+        yield [first, second]
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Iterator[LocalEngine]:
-    """Its streams follow the tuning."""
+def tuning_engine() -> Iterator[LocalEngine]:
+    """Yield an engine whose streams estimate the tuning."""
     with LocalEngine(FakeTranscriber(HEADS, FilterbankConfig())) as engine:
         yield engine
 
 
-def run(
+def run_stream(
     engine: LocalEngine,
     samples: NDArray[np.float32],
     rate_hz: int,
@@ -56,99 +58,95 @@ def run(
     point: ResumePoint | None = None,
     cut_at: int | None = None,
 ) -> tuple[list[Event], ResumePoint]:
-    """Stream ``samples`` from the point to the end, or until the connection breaks at a sample.
-    Return the events and the point from which another stream can resume."""
+    """Stream ``samples`` from the resume point to the end, or up to the sample ``cut_at``. Return
+    the events and the point from which another stream can resume."""
     stream = open_stream(engine, audio_format(rate_hz), options, resume=point)
     features = engine.open_stream(stream.positions)
     start = point.from_sample if point else 0
     events = []
     chunk = rate_hz // 7
-    for begin in range(start, cut_at or len(samples), chunk):
-        stream.feed_samples(samples[begin : min(begin + chunk, cut_at or len(samples))])
+    end = cut_at or len(samples)
+    for first in range(start, end, chunk):
+        stream.feed_samples(samples[first : min(first + chunk, end)])
         events += compute_pending(engine, stream, features)
-    reached = stream.point
+    last_point = stream.point
     if cut_at is None:
         stream.end()
         events += compute_pending(engine, stream, features) + stream.finish()
-    return events, reached
+    return events, last_point
 
 
 @settings(max_examples=6)
 @given(data=st.data())
-def test_cut_anywhere_the_union_of_the_events_is_that_of_one_session(
-    computers: list[LocalEngine], data: st.DataObject
+def test_interrupted_performance_has_the_events_of_one_session(
+    engines: list[LocalEngine], data: st.DataObject
 ) -> None:
     rate_hz = data.draw(st.sampled_from(RATES_HZ))
     options = data.draw(st.sampled_from(OPTIONS))
     samples = random_performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
-    whole, _ = run(computers[0], samples, rate_hz, options)
+    expected, _ = run_stream(engines[0], samples, rate_hz, options)
     cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
     events: list[Event] = []
     point = None
     for turn, cut in enumerate([*sorted(cuts), None]):
         if point is not None and cut is not None and cut <= point.from_sample:
             continue
-        got, point = run(computers[turn % 2], samples, rate_hz, options, point, cut)
-        events += got
-    assert events == whole
+        new, point = run_stream(engines[turn % 2], samples, rate_hz, options, point, cut)
+        events += new
+    assert events == expected
 
 
 @pytest.mark.parametrize("options", OPTIONS[::2])
-def test_a_stream_whose_tuning_is_followed_can_be_cut_anywhere(
-    tuned: LocalEngine, options: StreamOptions
-) -> None:
+def test_resume_preserves_the_tuning(tuning_engine: LocalEngine, options: StreamOptions) -> None:
     samples = random_performance(FAKE_RATE_HZ, 5)
-    whole, _ = run(tuned, samples, FAKE_RATE_HZ, options)
-    for cut in range(2 * FAKE_RATE_HZ, len(samples), 9_001):
-        before, point = run(tuned, samples, FAKE_RATE_HZ, options, None, cut)
-        after, _ = run(tuned, samples, FAKE_RATE_HZ, options, point)
-        assert before + after == whole
+    expected, _ = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options)
+    for cut in range(2 * FAKE_RATE_HZ, len(samples), 14_001):
+        before, point = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, None, cut)
+        after, _ = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, point)
+        assert before + after == expected
 
 
-@pytest.mark.parametrize("right", [-1.0, 0.0, 1.0])
-def test_a_resumed_stream_mixes_its_channels_as_before(
-    computers: list[LocalEngine], right: float
-) -> None:
-    """Reversed or dead for the first half, then both alike."""
+@pytest.mark.parametrize("right", [-1.0, 0.0])
+def test_resume_preserves_the_downmix(engines: list[LocalEngine], right: float) -> None:
     mono = random_performance(44_100, 5)
     values = np.stack([mono, mono], axis=1)
-    values[: len(mono) // 2, 1] *= right
+    values[: len(mono) // 2, 1] *= right  # inverted or silent
     audio = AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=44_100, channels=2)
-    events, _ = transcribe_stream(computers[0], values.tobytes(), audio)
+    events, _ = transcribe_stream(engines[0], values.tobytes(), audio)
     for cut in range(10_000, len(mono), 60_000):
-        first = open_stream(computers[0], audio)
-        features = computers[0].open_stream(first.positions)
-        got = []
-        for part in np.array_split(values[:cut], 1 + cut // 3_000):
-            first.feed(part.tobytes())
-            got += compute_pending(computers[0], first, features)
+        first = open_stream(engines[0], audio)
+        features = engines[0].open_stream(first.positions)
+        resumed = []
+        for chunk in np.array_split(values[:cut], 1 + cut // 3_000):
+            first.feed(chunk.tobytes())
+            resumed += compute_pending(engines[0], first, features)
         point = resume_point(checkpoint_of("a", first.point))
-        second = open_stream(computers[1], audio, resume=point)
-        features = computers[1].open_stream(second.positions)
+        second = open_stream(engines[1], audio, resume=point)
+        features = engines[1].open_stream(second.positions)
         second.feed(values[point.from_sample :].tobytes())
-        got += compute_pending(computers[1], second, features)
+        resumed += compute_pending(engines[1], second, features)
         second.end()
-        assert got + compute_pending(computers[1], second, features) + second.finish() == events
+        assert resumed + compute_pending(engines[1], second, features) + second.finish() == events
 
 
 @pytest.mark.parametrize(("rate_hz", "options"), list(zip(RATES_HZ, OPTIONS, strict=False)))
-def test_no_more_audio_must_be_kept_than_stated(
-    computers: list[LocalEngine], rate_hz: int, options: StreamOptions
+def test_replay_needs_at_most_the_guaranteed_audio(
+    engines: list[LocalEngine], rate_hz: int, options: StreamOptions
 ) -> None:
     samples = random_performance(rate_hz, 3)
-    stream = open_stream(computers[0], audio_format(rate_hz), options)
-    features = computers[0].open_stream(stream.positions)
-    for begin in range(0, len(samples), rate_hz // 20):
-        end = min(begin + rate_hz // 20, len(samples))
-        stream.feed_samples(samples[begin:end])
-        compute_pending(computers[0], stream, features)
-        kept_ms = 1000 * (end - stream.point.from_sample) / rate_hz
-        assert kept_ms <= stream.replay_ms + 51
+    stream = open_stream(engines[0], audio_format(rate_hz), options)
+    features = engines[0].open_stream(stream.positions)
+    for start in range(0, len(samples), rate_hz // 20):
+        end = min(start + rate_hz // 20, len(samples))
+        stream.feed_samples(samples[start:end])
+        compute_pending(engines[0], stream, features)
+        buffered_ms = 1000 * (end - stream.point.from_sample) / rate_hz
+        assert buffered_ms <= stream.replay_ms + 51
     assert stream.point.from_sample > 0
     assert stream.replay_ms < 5_000
 
 
-def test_what_sounds_has_begun_whatever_a_client_says() -> None:
+def test_sounding_notes_of_a_checkpoint_are_note_ons() -> None:
     note = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.0}
     counts = {"session_id": "a", "from_sample": 0, "frames": 4, "notes": 1}
     sent = Checkpoint.model_validate({**counts, "sounding": [{**note, "kind": "note_off"}]})

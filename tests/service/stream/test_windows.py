@@ -1,4 +1,4 @@
-"""Buffer of the latest samples of a stream."""
+"""Tests of the buffer of the latest samples of a stream."""
 
 import numpy as np
 from hypothesis import given
@@ -8,10 +8,9 @@ from service.stream.windows import SampleBuffer
 
 
 @given(first=st.integers(0, 50), kept=st.integers(1, 40), sizes=st.lists(st.integers(0, 30)))
-def test_windows_of_all_samples(first: int, kept: int, sizes: list[int]) -> None:
-    """Any chunks give the same samples between two positions, and silence before the first."""
+def test_chunks_do_not_change_windows(first: int, kept: int, sizes: list[int]) -> None:
     samples = np.arange(1, 1 + sum(sizes), dtype=np.float32)
-    whole = np.concatenate([np.zeros(kept, np.float32), samples])  # from first - kept on
+    padded = np.concatenate([np.zeros(kept, np.float32), samples])  # starts at first - kept
     buffer, done, advanced = SampleBuffer(first, kept), 0, [np.zeros(0, np.float32)]
     for size in sizes:
         buffer.append(samples[done : done + size])
@@ -19,5 +18,5 @@ def test_windows_of_all_samples(first: int, kept: int, sizes: list[int]) -> None
         assert buffer.end == first + done
         advanced.append(buffer.advance(buffer.end).copy())
         window = buffer.between(buffer.end - kept, buffer.end)
-        np.testing.assert_array_equal(window, whole[done : done + kept])
+        np.testing.assert_array_equal(window, padded[done : done + kept])
     np.testing.assert_array_equal(np.concatenate(advanced), samples)

@@ -1,4 +1,4 @@
-"""Real networks in the pipeline: streamed frames equal those of separate windows."""
+"""Tests of real networks in streams: stream_frames frames equal those of separate windows."""
 
 from dataclasses import replace
 
@@ -28,17 +28,17 @@ from tests.service.streams import (
 )
 
 TOLERANCE = 1e-5  # the batch size may change the order of a sum
-DECIMATED = 2e-4  # where long filters read decimated audio
+DECIMATED = 2e-4  # the filterbank applies long filters to decimated audio
 
 
-def streamed(
+def stream_frames(
     transcriber: TranscriptionModel,
     samples: NDArray[np.float32],
     options: StreamOptions,
     chunk: int | None,
 ) -> NDArray[np.float32]:
-    """Probabilities [outputs, frames, 128] of samples at the model's own rate: of a live stream in
-    chunks, or of a recording."""
+    """Return probabilities [outputs, frames, 128] of samples at the model's rate: of a live stream
+    in chunks of ``chunk`` samples, or of a recording if it is None."""
     audio = audio_format(transcriber.config.sample_rate)
     with LocalEngine(transcriber) as engine:
         if chunk is None:
@@ -56,7 +56,7 @@ def streamed(
     ],
     ids=["100 ms", "200 ms", "372 ms"],
 )
-def test_streamed_frames_are_those_of_whole_windows(
+def test_streamed_frames_match_separate_windows(
     config: ModelConfig, options: StreamOptions
 ) -> None:
     torch.manual_seed(0)
@@ -64,8 +64,8 @@ def test_streamed_frames_are_those_of_whole_windows(
     rate_hz = config.sample_rate
     samples = play([(60, 0.1, 0.5), (76, 0.3, 0.9)], 1.1, rate_hz)
     samples += 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
-    live = streamed(transcriber, samples, options, 300)
-    file = streamed(transcriber, samples, options, None)
+    live = stream_frames(transcriber, samples, options, 300)
+    file = stream_frames(transcriber, samples, options, None)
     np.testing.assert_allclose(file, live, atol=TOLERANCE)
 
     schedule = WindowSchedule.of(options, config)
@@ -77,8 +77,8 @@ def test_streamed_frames_are_those_of_whole_windows(
         for j in range(schedule.blocks(len(samples)))
     ]
     direct = transcriber.predict(torch.from_numpy(np.stack(windows)))[:, :, schedule.positions]
-    whole = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
-    assert_same_outputs(config, live, whole, DECIMATED if config is FILTERBANK else TOLERANCE)
+    expected = np.concatenate(list(direct.numpy()), axis=1)[:, : schedule.frames(len(samples))]
+    assert_same_outputs(config, live, expected, DECIMATED if config is FILTERBANK else TOLERANCE)
 
 
 DETUNED = play(
@@ -91,11 +91,11 @@ def seeded_filterbank() -> TranscriptionModel:
     return TranscriptionModel(FILTERBANK).eval()
 
 
-def test_frames_follow_the_tuning_once_it_is_estimated() -> None:
+def test_estimated_tuning_shifts_later_frames() -> None:
     transcriber, options = seeded_filterbank(), StreamOptions()
-    followed = streamed(transcriber, DETUNED, options, None)
-    unfollowed = streamed(transcriber, DETUNED, replace(options, tuning_hz=440.0), None)
-    differ = (followed != unfollowed).any(axis=(0, 2))
+    estimated = stream_frames(transcriber, DETUNED, options, None)
+    fixed = stream_frames(transcriber, DETUNED, replace(options, tuning_hz=440.0), None)
+    differ = (estimated != fixed).any(axis=(0, 2))
     assert not differ[:70].any()  # before the first estimate
     assert differ[150:350].all()
 
@@ -104,57 +104,56 @@ def test_frames_follow_the_tuning_once_it_is_estimated() -> None:
 @given(
     chunk=st.integers(50, 30_000),
     block_frames=st.sampled_from([2, 3, 8, 16]),
-    company=st.lists(st.sampled_from([1, 4, 16]), max_size=2),
+    other_blocks=st.lists(st.sampled_from([1, 4, 16]), max_size=2),
     cut=st.floats(0.3, 0.9),
 )
-def test_live_file_and_resumed_frames_have_the_same_bits(
-    chunk: int, block_frames: int, company: list[int], cut: float
+def test_live_recorded_and_resumed_frames_have_the_same_bits(
+    chunk: int, block_frames: int, other_blocks: list[int], cut: float
 ) -> None:
-    """Chunks, other streams and the position of a resume change no bit, also while the tuning is
-    estimated."""
+    """Chunks, other streams and the position of a resume change no bit, although the tuning changes
+    in the recording."""
     transcriber, options = seeded_filterbank(), StreamOptions(block_frames=block_frames)
     rate_hz, samples = FILTERBANK.sample_rate, DETUNED
-    file = streamed(transcriber, samples, options, None)
+    recording = stream_frames(transcriber, samples, options, None)
     audio, frames = audio_format(rate_hz), dict[int, NDArray[np.float32]]()
     point = ResumePoint()
 
-    def append_frames(first: int, probabilities: NDArray[np.float32]) -> None:
+    def keep(first: int, probabilities: NDArray[np.float32]) -> None:
         for frame in range(first, first + probabilities.shape[1]):
             if frame >= point.frames:  # earlier frames are pre-roll
                 frames[frame] = probabilities[:, frame - first]
 
     with LocalEngine(transcriber) as engine:
-        others = [open_stream(engine, audio, StreamOptions(block_frames=n)) for n in company]
+        others = [open_stream(engine, audio, StreamOptions(block_frames=n)) for n in other_blocks]
         states = [engine.open_stream(other.positions) for other in others]
 
-        def play_on(stream: Stream, begin: int, end: int) -> None:
+        def feed(stream: Stream, start: int, end: int) -> None:
             features = engine.open_stream(stream.positions)
-            for start in range(begin, end, chunk):
-                piece = samples[start : min(start + chunk, end)]
-                stream.feed_samples(piece)
+            for first in range(start, end, chunk):
+                new = samples[first : min(first + chunk, end)]
+                stream.feed_samples(new)
                 compute_pending(engine, stream, features)
                 for other, state in zip(others, states, strict=True):
-                    other.feed_samples(piece)
+                    other.feed_samples(new)
                     compute_pending(engine, other, state)
             if end == len(samples):
                 stream.end()
                 compute_pending(engine, stream, features)
 
-        stream = open_stream(engine, audio, options, append_frames)
-        play_on(stream, 0, int(cut * len(samples)))
+        stream = open_stream(engine, audio, options, keep)
+        feed(stream, 0, int(cut * len(samples)))
         point = stream.point
-        stream = open_stream(engine, audio, options, append_frames, point)
-        play_on(stream, point.from_sample, len(samples))
-    assert sorted(frames) == list(range(file.shape[1]))
+        stream = open_stream(engine, audio, options, keep, point)
+        feed(stream, point.from_sample, len(samples))
+    assert sorted(frames) == list(range(recording.shape[1]))
     for number, frame in frames.items():
-        np.testing.assert_array_equal(frame, file[:, number])
+        np.testing.assert_array_equal(frame, recording[:, number])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_model_on_a_gpu_is_fed_there() -> None:
-    torch.manual_seed(0)
-    transcriber = TranscriptionModel(FILTERBANK).eval()
+def test_gpu_matches_the_cpu() -> None:
+    transcriber = seeded_filterbank()
     samples = play([(60, 0.1, 0.5)], 0.8, FILTERBANK.sample_rate)
-    cpu = streamed(transcriber, samples, StreamOptions(), 300)
-    gpu = streamed(transcriber.to("cuda"), samples, StreamOptions(), 300)
-    np.testing.assert_allclose(gpu, cpu, atol=0.02)  # its convolutions run in TF32
+    cpu = stream_frames(transcriber, samples, StreamOptions(), 300)
+    gpu = stream_frames(transcriber.to("cuda"), samples, StreamOptions(), 300)
+    np.testing.assert_allclose(gpu, cpu, atol=0.02)  # GPU convolutions use TF32

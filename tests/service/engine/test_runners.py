@@ -1,4 +1,4 @@
-"""A network on the cores of a processor: the plain network's numbers, the same in any company."""
+"""Tests of runners on a CPU, whose results must not depend on the batch."""
 
 import os
 from collections.abc import Sequence
@@ -32,86 +32,86 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
     return TranscriptionModel(config).eval().compute_in(dtype)
 
 
-def rows(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    dues = [PendingWindows(window, 1, 1, POSITIONS) for window in windows]
-    streams = [runner.rows(runner.open_stream(POSITIONS), due) for due in dues]
-    return [row for (row,) in streams]
+def rows_of(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
+    pending = [PendingWindows(window, 1, 1, POSITIONS) for window in windows]
+    return [row for new in pending for row in runner.rows(runner.open_stream(POSITIONS), new)]
 
 
 @BOTH
 @DTYPES
-def test_company_changes_no_bit(config: ModelConfig, dtype: torch.dtype) -> None:
+def test_batches_change_no_bit(config: ModelConfig, dtype: torch.dtype) -> None:
     runner = make_runner(network(config, dtype))
-    given = rows(runner, noise(4))
-    alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])
-    for _ in range(2):  # at first tried, then known
+    rows = rows_of(runner, noise(4))
+    alone = np.concatenate([runner.predict([row], POSITIONS) for row in rows])
+    for _ in range(2):  # the first pass compares batches, the second uses the result
         for count in (2, 3, 4):
-            np.testing.assert_array_equal(runner.predict(given[:count], POSITIONS), alone[:count])
+            np.testing.assert_array_equal(runner.predict(rows[:count], POSITIONS), alone[:count])
 
 
 @DTYPES
-@pytest.mark.parametrize("agree", [True, False])
-def test_a_streams_windows_have_the_same_bits_together(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, agree: bool
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_consecutive_windows_have_the_same_bits_in_batches(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, is_exact: bool
 ) -> None:
     runner = make_runner(network(FILTERBANK, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
-    due = PendingWindows(audio, 12, 32, POSITIONS)
+    pending = PendingWindows(audio, 12, 32, POSITIONS)
     stream = runner.open_stream(POSITIONS)
-    alone = [row for n in range(12) for row in runner.rows(stream, due.subset(n, 1))]
-    exact = NetworkStream.advance_batch
+    alone = [row for n in range(12) for row in runner.rows(stream, pending.subset(n, 1))]
+    advance_batch = NetworkStream.advance_batch
 
     def advance(
-        stream: NetworkStream, given: list[torch.Tensor], hops: int, shift: int = 0
+        stream: NetworkStream, samples: list[torch.Tensor], hops: int, shift: int = 0
     ) -> list[torch.Tensor]:
-        wrong = 0 if agree or len(given) == 1 else 1e-3  # alone it is what it should be
-        return [row + wrong for row in exact(stream, given, hops, shift)]
+        error = 0 if is_exact or len(samples) == 1 else 1e-3
+        return [row + error for row in advance_batch(stream, samples, hops, shift)]
 
     monkeypatch.setattr(NetworkStream, "advance_batch", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
         stream = runner.open_stream(POSITIONS)
         together: list[torch.Tensor] = []
         for size in sizes:
-            together += runner.rows(stream, due.subset(len(together), size))
-        for one, other in zip(alone, together, strict=True):
-            assert torch.equal(one, other)
+            together += runner.rows(stream, pending.subset(len(together), size))
+        for single, batched in zip(alone, together, strict=True):
+            assert torch.equal(single, batched)
 
 
-def test_rows_that_would_change_together_are_computed_alone_though_two_workers_try_at_once(
+def test_concurrent_workers_compute_inexact_batches_separately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runner = make_runner(network(FILTERBANK))
     assert isinstance(runner, CpuRunner)
-    given = rows(runner, noise(2))
-    alone = np.concatenate([runner.predict([row], POSITIONS) for row in given])
-    exact, others = runner._fast.predict_rows, [True]
+    rows = rows_of(runner, noise(2))
+    alone = np.concatenate([runner.predict([row], POSITIONS) for row in rows])
+    predict_rows, is_first_call = runner._fast.predict_rows, True
 
-    def inexact(asked: Sequence[torch.Tensor], positions: slice) -> torch.Tensor:
-        if len(asked) == 2 and others:
-            others.clear()
-            runner.predict(given, positions)  # another worker comes to its end meanwhile
-        return exact(asked, positions) + 1e-3 * (len(asked) - 1)
+    def inexact(batch: Sequence[torch.Tensor], positions: slice) -> torch.Tensor:
+        nonlocal is_first_call
+        if len(batch) == 2 and is_first_call:
+            is_first_call = False
+            runner.predict(rows, positions)  # another worker finishes the same comparison first
+        return predict_rows(batch, positions) + 1e-3 * (len(batch) - 1)
 
     monkeypatch.setattr(runner._fast, "predict_rows", inexact)
-    for _ in range(2):  # at first tried, then known
-        np.testing.assert_array_equal(runner.predict(given, POSITIONS), alone)
-    assert not others
+    for _ in range(2):  # the first pass compares batches, the second uses the result
+        np.testing.assert_array_equal(runner.predict(rows, POSITIONS), alone)
+    assert not is_first_call
 
 
 @pytest.mark.parametrize(
     ("limit", "cores"),
     [("max 100000", 4), ("250000 100000", 2), ("50000 100000", 1), ("800000 100000", 4), ("", 4)],
 )
-def test_a_quota_limits_the_cores(
+def test_cgroup_quota_limits_the_cores(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: str, cores: int
 ) -> None:
     group = tmp_path / "system.slice" / "rse.service"
     group.mkdir(parents=True)
-    own = tmp_path / "cgroup"
-    own.write_text("1:cpu:/\n0::/system.slice/rse.service\n", encoding="utf-8")
+    own_group = tmp_path / "cgroup"
+    own_group.write_text("1:cpu:/\n0::/system.slice/rse.service\n", encoding="utf-8")
     if limit:
         (group / "cpu.max").write_text(f"{limit}\n", encoding="utf-8")
-    monkeypatch.setattr(load_module, "_OWN_GROUP", own)
+    monkeypatch.setattr(load_module, "_OWN_GROUP", own_group)
     monkeypatch.setattr(load_module, "_GROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -120,7 +120,7 @@ def test_a_quota_limits_the_cores(
     assert available_cores() == 7
 
 
-def test_the_callers_threads_and_random_numbers_stay_as_they_were(
+def test_engine_preserves_threads_and_random_state_of_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def threads_of_a_new_thread() -> int:
@@ -128,25 +128,25 @@ def test_the_callers_threads_and_random_numbers_stay_as_they_were(
             return thread.submit(torch.get_num_threads).result()
 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    own = torch.get_num_threads()
-    seen = []
+    initial_threads = torch.get_num_threads()
+    worker_threads = set()
     predict = CpuRunner.predict
 
-    def watched(*args: Any) -> NDArray[np.float32]:
-        seen.append(torch.get_num_threads())
+    def record_threads(*args: Any) -> NDArray[np.float32]:
+        worker_threads.add(torch.get_num_threads())
         return predict(*args)
 
-    monkeypatch.setattr(CpuRunner, "predict", watched)
+    monkeypatch.setattr(CpuRunner, "predict", record_threads)
     try:
         torch.set_num_threads(2)
         state = torch.get_rng_state()
         with LocalEngine(storage.load("light")) as engine:
-            due = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
-            futures = [engine.submit(due) for _ in range(6)]
+            pending = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
+            futures = [engine.submit(pending) for _ in range(6)]
             assert all(np.isfinite(future.result(60)).all() for future in futures)
             assert threads_of_a_new_thread() == 2
         assert threads_of_a_new_thread() == torch.get_num_threads() == 2
     finally:
-        torch.set_num_threads(own)
-    assert set(seen) == {1}  # threads of the workers
+        torch.set_num_threads(initial_threads)
+    assert worker_threads == {1}
     assert torch.equal(torch.get_rng_state(), state)

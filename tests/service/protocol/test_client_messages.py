@@ -1,4 +1,4 @@
-"""Messages and queries of a client are parsed, and bad ones are rejected with a reason."""
+"""Tests of the parser of client messages and queries."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_start_overrides_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "words"),
+    ("text", "code", "message"),
     [
         ("[]", ErrorCode.BAD_MESSAGE, "the message must be an object"),
         ("{}", ErrorCode.BAD_MESSAGE, "the message has no type"),
@@ -50,17 +50,17 @@ def test_start_overrides_the_defaults() -> None:
         (start_with(resume={}), ErrorCode.BAD_RESUME, "resume.session_id is missing"),
     ],
 )
-def test_bad_messages_have_a_code_and_name_the_field_in_plain_words(
-    text: str, code: ErrorCode, words: str
+def test_invalid_messages_are_rejected_with_code_and_field(
+    text: str, code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_message(text)
     assert caught.value.code is code
-    assert re.fullmatch(words, caught.value.message)
+    assert re.fullmatch(message, caught.value.message)
 
 
 @pytest.mark.parametrize(
-    ("fields", "code", "words"),
+    ("fields", "code", "message"),
     [
         ({"instruments": ["kazoo"]}, ErrorCode.BAD_START, ".* must be among .*, not kazoo"),
         ({"instruments": 20_000 * ["kazoo"]}, ErrorCode.BAD_START, ".* must be among .*"),
@@ -73,13 +73,13 @@ def test_bad_messages_have_a_code_and_name_the_field_in_plain_words(
     ],
     ids=["one", "elements", "fields", "notes"],
 )
-def test_of_many_errors_few_are_examined(
-    fields: dict[str, object], code: ErrorCode, words: str
+def test_messages_with_many_errors_get_one_short_error(
+    fields: dict[str, object], code: ErrorCode, message: str
 ) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_message(start_with(**fields))
     assert caught.value.code is code
-    assert re.fullmatch(words, caught.value.message)
+    assert re.fullmatch(message, caught.value.message)
     assert (code.close_code, code.retryable) == (CloseCode.BAD_REQUEST, False)
 
 
@@ -91,13 +91,13 @@ def test_of_many_errors_few_are_examined(
         "encoding=pcm_s16le&sample_rate=44100&gain=2",
     ],
 )
-def test_bad_queries(query: str) -> None:
+def test_invalid_queries_are_rejected(query: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_query(parse_qsl(query, keep_blank_values=True))
     assert caught.value.code is ErrorCode.BAD_START
 
 
-def test_options_that_do_not_go_together_are_refused() -> None:
+def test_incompatible_options_are_rejected() -> None:
     start = parse_message(start_with(mode="anytime", block_frames=9))
     assert isinstance(start, Start)
     with pytest.raises(
@@ -111,8 +111,8 @@ HOP_MS = 1000 * HOP / SAMPLE_RATE
 
 @pytest.mark.parametrize(
     ("lookahead_ms", "hops"),
-    # What `ready` states, to the microsecond, gives the same hops again.
+    # The rounded look-ahead in `ready` selects the same number of hops.
     [(1, 4), (100, 8), (200, 17), (1e308, 32), *((round(n * HOP_MS, 3), n) for n in range(4, 33))],
 )
-def test_lookahead_in_hops(lookahead_ms: float, hops: int) -> None:
+def test_lookahead_is_converted_to_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(SAMPLE_RATE) == hops

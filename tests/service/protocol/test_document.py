@@ -1,4 +1,4 @@
-"""PROTOCOL.md describes every message, field, option and error of the service."""
+"""Tests that PROTOCOL.md describes every message, field and error, and that its examples work."""
 
 import asyncio
 import json
@@ -27,22 +27,22 @@ from tests.service.apps import ADDRESS, MELODY, serving, sound_file
 from tests.service.servers import RunningServer
 
 DOCUMENT = (Path(service.__path__[0]) / "PROTOCOL.md").read_text(encoding="utf-8")
-BEFORE, SERVER, AFTER = re.split(r"(?s)(## Receive.*?)(?=### Instruments)", DOCUMENT)
-RESUME = AFTER[AFTER.index("## Resume") : AFTER.index("## HTTP")]
+CLIENT, SERVER, REST = re.split(r"(?s)(## Receive.*?)(?=### Instruments)", DOCUMENT)
+RESUME = REST[REST.index("## Resume") : REST.index("## HTTP")]
 
 
-def place(message: type[BaseModel]) -> str:
-    """Return the text that describes a message: an example with its table, or a row and a list."""
+def description(message: type[BaseModel]) -> str:
+    """Return the description of a message: its example and table, or its row and list."""
     kind = message.model_fields["type"].default
     if message in get_args(ClientMessage):
-        (found,) = re.findall(rf'(?s)`\{{"type": "{kind}".*?\}}`(?:\n\n(?:\|[^\n]*\n)+)?', BEFORE)
-        return str(found)
+        (text,) = re.findall(rf'(?s)`\{{"type": "{kind}".*?\}}`(?:\n\n(?:\|[^\n]*\n)+)?', CLIENT)
+        return str(text)
     (row,) = re.findall(rf"(?m)^\| `{kind}` \|.*", SERVER)
     return "".join([row, *re.findall(rf"(?ms)^`{kind}` has.*?(?=\n\n(?!-))", SERVER)])
 
 
 def undescribed(model: type[BaseModel], text: str) -> set[str]:
-    """Return the fields that a text does not name. Checkpoints have a section of their own."""
+    """Return the fields that a text does not name. Checkpoints are described under Resume."""
     names = model.model_fields.keys() - {"type", "seq"} - set(re.findall(r"[`\"](\w+)[`\"]", text))
     for field in model.model_fields.values():
         for part in (field.annotation, *get_args(field.annotation)):
@@ -53,7 +53,7 @@ def undescribed(model: type[BaseModel], text: str) -> set[str]:
 
 @pytest.mark.parametrize("message", get_args(ClientMessage) + get_args(ServerMessage))
 def test_document_describes_every_message_with_its_fields(message: type[BaseModel]) -> None:
-    assert not undescribed(message, place(message))
+    assert not undescribed(message, description(message))
 
 
 @pytest.mark.parametrize("code", ErrorCode)
@@ -66,32 +66,32 @@ def test_document_states_every_error_with_its_numbers(code: ErrorCode) -> None:
 
 
 def example(kind: str) -> dict[str, Any]:
-    """The document's message of a type; what ``...`` leaves out is missing."""
-    begin = re.search(rf'\{{("seq":\d+,)?"type":"{kind}",', DOCUMENT)
-    assert begin is not None
-    text = re.sub(r",?\.\.\.(?=\})", "", DOCUMENT[begin.start() :])
+    """Return the example message of a type, without the fields that ``...`` abridges."""
+    start = re.search(rf'\{{("seq":\d+,)?"type":"{kind}",', DOCUMENT)
+    assert start is not None
+    text = re.sub(r",?\.\.\.(?=\})", "", DOCUMENT[start.start() :])
     message: dict[str, Any] = json.JSONDecoder().raw_decode(text)[0]
     return message
 
 
-def test_the_example_of_ready_is_what_the_shipped_weights_give() -> None:
+def test_ready_example_matches_the_shipped_weights() -> None:
     weights: Any = load("live")
     with (
         serving(weights, max_sessions=1) as (client, _),
         client.websocket_connect(f"{ADDRESS}?encoding=pcm_s16le&sample_rate=48000") as socket,
     ):
         ready = socket.receive_json()
-    stated = example("ready")
-    assert ready.keys() == stated.keys()
-    assert ready["checkpoint"].keys() == stated["checkpoint"].keys()
-    assert stated["instruments"].items() <= ready["instruments"].items()
+    documented = example("ready")
+    assert ready.keys() == documented.keys()
+    assert ready["checkpoint"].keys() == documented["checkpoint"].keys()
+    assert documented["instruments"].items() <= ready["instruments"].items()
     for abridged in ("session_id", "instruments", "limits"):
-        del ready[abridged], stated[abridged]
-    del ready["checkpoint"]["session_id"], stated["checkpoint"]["session_id"]
-    assert ready == stated
+        del ready[abridged], documented[abridged]
+    del ready["checkpoint"]["session_id"], documented["checkpoint"]["session_id"]
+    assert ready == documented
 
 
-async def test_the_first_example_prints_the_notes(server: RunningServer, tmp_path: Path) -> None:
+async def test_first_example_prints_the_notes(server: RunningServer, tmp_path: Path) -> None:
     script = DOCUMENT.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "client.py").write_text(script)
     (tmp_path / "melody.wav").write_bytes(sound_file())
@@ -100,16 +100,16 @@ async def test_the_first_example_prints_the_notes(server: RunningServer, tmp_pat
         sys.executable, *arguments, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await client.communicate()
-    found = [line.rpartition(" ")[2] for line in printed.decode().splitlines()]
-    assert found == [str(pitch) for pitch, _, _ in MELODY]
+    pitches = [line.rpartition(" ")[2] for line in printed.decode().splitlines()]
+    assert pitches == [str(pitch) for pitch, _, _ in MELODY]
     assert client.returncode == 0
 
 
-def test_the_example_of_resume_is_a_message_with_a_whole_checkpoint() -> None:
+def test_resume_example_is_valid_and_complete() -> None:
     start = example("start")
     resume = start["resume"]
-    kept = {field.name for field in fields(ResumePoint)}
-    assert resume.keys() == Resume.model_fields.keys() | kept
+    state = {field.name for field in fields(ResumePoint)}
+    assert resume.keys() == Resume.model_fields.keys() | state
     assert resume["sounding"][0].keys() == SoundingNote.model_fields.keys()
     resume["session_id"] = "9f0c"
     parse_message(json.dumps(start))

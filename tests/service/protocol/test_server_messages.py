@@ -1,4 +1,4 @@
-"""The server's messages, written and read: strictly where they are known, ignored where not."""
+"""Tests of the parser of server messages."""
 
 import json
 from typing import Any
@@ -20,21 +20,21 @@ NOTE_ON = {
 }
 
 
-def test_note_on_is_read_and_a_whole_number_is_a_float() -> None:
+def test_note_on_is_parsed_with_integers_as_floats() -> None:
     assert parse_server_message(json.dumps(NOTE_ON)) == NoteOn(
         seq=3, note_id=0, pitch=69, velocity=84, confidence=1.0, frame=43, time_s=0.5
     )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}]
+    "fields", [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}]
 )
-def test_a_wrong_field_is_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
-        parse_server_message(json.dumps({**NOTE_ON, **wrong}))
+def test_error_names_the_invalid_field(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(fields))):
+        parse_server_message(json.dumps({**NOTE_ON, **fields}))
 
 
-def test_newer_fields_and_messages_are_ignored() -> None:
+def test_unknown_fields_and_messages_are_ignored() -> None:
     newer = json.dumps({**NOTE_ON, "timbre": "oboe"})
     assert parse_server_message(newer) == parse_server_message(json.dumps(NOTE_ON))
     tempo = parse_server_message('{"seq": 7, "type": "tempo", "bpm": 120}')

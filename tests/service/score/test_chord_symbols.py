@@ -1,4 +1,4 @@
-"""Chord symbols."""
+"""Tests of the chord symbols of scores and MIDI files."""
 
 import io
 from dataclasses import replace
@@ -15,13 +15,13 @@ from service.score.beats import BeatHints, Beats
 from service.score.chord_symbols import find_chords
 from service.score.document import ScoreDocument
 from service.score.keys import Key
-from tests.service.score.music import as_notes, free
+from tests.service.score.music import as_notes, free_rhythm
 
 BEATS = Beats(np.linspace(0.0, 32.0, 65), np.arange(65) % 4, 4, 2, 1.0)
 
 
 def bars(*chords: str) -> np.ndarray:
-    """[notes, 4]: chords of MIDI pitches, one in each bar, struck on each beat."""
+    """Return notes [notes, 4] of one chord of MIDI pitches per bar, repeated on each beat."""
     return np.array(
         [
             (2 * bar + beat / 2, 2 * bar + beat / 2 + 0.4, int(pitch), 70)
@@ -55,11 +55,11 @@ def names(notes: np.ndarray, fifths: int = 0, minor: bool = False) -> list[tuple
         ("46 61 65 70", -3, "Bbm"),
     ],
 )
-def test_names_of_chords(pitches: str, fifths: int, name: str) -> None:
+def test_chords_have_their_names(pitches: str, fifths: int, name: str) -> None:
     assert names(bars(pitches), fifths) == [(0, name)]
 
 
-def test_each_change_has_a_symbol_and_a_repeated_chord_has_none() -> None:
+def test_only_changes_of_chord_have_symbols() -> None:
     c, f, g = "48 64 67 72", "53 60 65 69", "43 59 62 65"
     assert names(bars(c, c, f, g, c)) == [(0, "C"), (8, "F"), (12, "G7"), (16, "C")]
 
@@ -70,25 +70,20 @@ def test_passing_notes_do_not_change_the_chord() -> None:
     assert names(np.array(sorted(held + scale))) == [(0, "C")]
 
 
-def test_a_melody_alone_before_the_first_chord_has_no_symbol() -> None:
-    pickup = [(beat / 2, beat / 2 + 0.45, 68 + beat, 80) for beat in range(4)]
-    chords = bars("48 64 67 72", "53 60 65 69") + [2, 2, 0, 0]
-    assert names(np.array([*pickup, *chords.tolist()])) == [(4, "C"), (8, "F")]
+@pytest.mark.parametrize(("beats", "length_s"), [(4, 0.45), (8, 0.9)], ids=["detached", "legato"])
+def test_melody_before_the_first_chord_has_no_symbol(beats: int, length_s: float) -> None:
+    melody = [(beat / 2, beat / 2 + length_s, 67 + beat % 5, 80) for beat in range(beats)]
+    chords = bars("48 64 67 72", "53 60 65 69") + [beats / 2, beats / 2, 0, 0]
+    assert names(np.array([*melody, *chords.tolist()])) == [(beats, "C"), (beats + 4, "F")]
 
 
-def test_a_legato_melody_alone_before_the_first_chord_has_no_symbol() -> None:
-    melody = [(beat / 2, beat / 2 + 0.9, 67 + beat % 5, 80) for beat in range(8)]
-    chords = bars("48 64 67 72", "53 60 65 69") + [4, 4, 0, 0]
-    assert names(np.array([*melody, *chords.tolist()])) == [(8, "C"), (12, "F")]
-
-
-def test_a_bass_that_alternates_is_no_inversion() -> None:
+def test_alternating_bass_is_not_an_inversion() -> None:
     rows = [(t / 2, t / 2 + 0.4, 48 if t % 4 == 0 else 43, 80) for t in (0, 2, 4, 6)]
     rows += [(t / 2, t / 2 + 0.4, pitch, 80) for t in (1, 3, 5, 7) for pitch in (55, 60, 64)]
     assert names(np.array(sorted(rows), float)) == [(0, "C")]
 
 
-def test_a_single_line_has_chords_only_if_wanted() -> None:
+def test_melody_has_chords_only_on_request() -> None:
     line = np.array([(t / 2, t / 2 + 0.5, 60 + p, 80) for t, p in enumerate((0, 4, 7, 12) * 4)])
     assert not find_chords(line, BEATS, 0, minor=False)
     assert [chord.name for chord in find_chords(line, BEATS, 0, False, wanted=True)] == ["C"]
@@ -96,27 +91,26 @@ def test_a_single_line_has_chords_only_if_wanted() -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, True])
-def test_notes_without_a_length_have_no_chords(wanted: bool | None) -> None:
+def test_notes_of_zero_length_have_no_chords(wanted: bool | None) -> None:
     notes = np.array([[1.0, 1.0, 60, 64]])
     assert not find_chords(notes, BEATS, 0, minor=False, wanted=wanted)
 
 
-def test_any_notes_have_ascending_chords_within_their_time() -> None:
+def test_chord_symbols_ascend_and_change() -> None:
     for seed in range(5):
-        notes = free(np.random.default_rng(seed).exponential(0.1, 80))
-        found = find_chords(notes, BEATS, seed - 2, minor=bool(seed % 2), wanted=True)
-        assert all(a.beat < b.beat and a.name != b.name for a, b in pairwise(found))
+        notes = free_rhythm(np.random.default_rng(seed).exponential(0.1, 80))
+        chords = find_chords(notes, BEATS, seed - 2, minor=bool(seed % 2), wanted=True)
+        assert all(a.beat < b.beat and a.name != b.name for a, b in pairwise(chords))
 
 
-def test_hours_of_fast_beats_between_two_chords_have_no_symbols() -> None:
+def test_long_gap_between_chords_has_no_symbols() -> None:
     hours = np.array([(t, t + 5_000, p, 80) for t in (0, 10_000) for p in (60, 64, 67)], float)
-    assert [
-        chord["name"] for chord in analyse(as_notes(hours), BeatHints(bpm=400)).chords_json
-    ] == ["C"]
+    chords = analyse(as_notes(hours), BeatHints(bpm=400)).chords_json
+    assert [chord["name"] for chord in chords] == ["C"]
 
 
 @pytest.mark.parametrize("bends", [None, (10.0, 20.0)])
-def test_midi_files_have_chords_as_markers(bends: tuple[float, ...] | None) -> None:
+def test_midi_files_have_chord_markers(bends: tuple[float, ...] | None) -> None:
     rows = bars("48 64 67 72", "53 60 65 69")
     notes = [replace(note, bends=bends) for note in as_notes(rows)]
     chords = find_chords(rows, BEATS, 0, minor=False)
@@ -132,17 +126,17 @@ def test_midi_files_have_chords_as_markers(bends: tuple[float, ...] | None) -> N
     assert pitches == sorted(note.pitch for note in notes)
 
 
-def test_scores_have_chords_above_the_first_staff() -> None:
+def test_chords_are_engraved_above_the_first_staff() -> None:
     rows = bars("43 59 62 65", "46 61 65 70", "45 60 65 69")
     score = ScoreDocument(as_notes(rows, "piano"), BeatHints(bpm=120, beats_per_bar=4))
     root = ElementTree.fromstring(score.musicxml)
-    found = []
+    harmonies = []
     for bar, measure in enumerate(root.iterfind("part/measure")):
         for chord in measure.iterfind("harmony"):
             assert chord.findtext("staff") == "1"
             tags = "root/root-step root/root-alter kind bass/bass-step".split()
-            found.append((bar, *(chord.findtext(tag) for tag in tags)))
-    assert found == [
+            harmonies.append((bar, *(chord.findtext(tag) for tag in tags)))
+    assert harmonies == [
         (0, "G", None, "dominant", None),
         (1, "B", "-1", "minor", None),
         (2, "F", None, "major", "A"),
@@ -150,10 +144,10 @@ def test_scores_have_chords_above_the_first_staff() -> None:
     svg = ElementTree.fromstring(score.svg(1500)[0])
     symbols = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "harm"]
     assert ["".join(symbol.itertext()) for symbol in symbols] == ["G7", "B\u266dm", "F/A"]
-    assert "Leipzig" not in ElementTree.tostring(svg, "unicode")
+    assert "Leipzig" not in ElementTree.tostring(svg, "unicode")  # no music font in text
 
 
-def test_chords_stand_above_a_part_that_does_not_transpose() -> None:
+def test_chords_are_placed_above_a_part_in_concert_pitch() -> None:
     chord = bars("60 64 67 72")
     notes = [*as_notes(chord, "clarinet"), *as_notes(chord, "violin")]
     root = ElementTree.fromstring(ScoreDocument(notes, BeatHints(bpm=120)).musicxml)

@@ -1,7 +1,8 @@
-"""Scores that readers of MusicXML open without complaint."""
+"""Tests of complete scores, opened with music21."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,17 @@ from service.score import sheet
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.staves import OPEN
-from tests.service.score.music import as_notes, free, tune
+from tests.service.score.music import as_notes, free_rhythm, tune
 
 music21 = pytest.importorskip("music21", reason="the extra score")
 BEATS_S = 0.6 + np.arange(49) * 0.5
 
 
-def test_compressed_musicxml_opens(tmp_path: Path) -> None:
+def parse(score: ScoreDocument) -> Any:
+    return music21.converter.parseData(score.musicxml, format="musicxml")
+
+
+def test_compressed_musicxml_is_readable_and_deterministic(tmp_path: Path) -> None:
     score = ScoreDocument(as_notes(tune(BEATS_S, 4), "flute"))
     for name in ("one.mxl", "two.mxl"):
         score.save(tmp_path / name)
@@ -27,9 +32,9 @@ def test_compressed_musicxml_opens(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("beats_per_bar", [3, 4])
-def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
+def test_piano_score_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
     score = ScoreDocument(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
-    opened = music21.converter.parseData(score.musicxml, format="musicxml")
+    opened = parse(score)
     assert opened.metadata.bestTitle == "Tune & more"
     assert score.musicxml.count(b"<direction ") == score.musicxml.count(b"<sound tempo=") == 1
     upper, lower = opened.parts
@@ -43,53 +48,52 @@ def test_a_piano_piece_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
     assert min(pitch.midi for pitch in lower.flatten().pitches) == 36
 
 
-def test_titles_lose_control_characters_and_state_what_a_pdf_cannot_draw() -> None:
+def test_titles_are_cleaned_and_undrawable_characters_reported() -> None:
     notes = as_notes(tune(BEATS_S, 4))
     score = ScoreDocument(notes, title="\x07Caf\udce9 \u03a9\u0436 \u611b\u611b")
-    opened = music21.converter.parseData(score.musicxml, format="musicxml")
-    assert opened.metadata.bestTitle == "Caf\u00e9 \u03a9\u0436 \u611b\u611b"
+    assert parse(score).metadata.bestTitle == "Caf\u00e9 \u03a9\u0436 \u611b\u611b"
     assert score.undrawable == "\u611b"
     assert score.pdf().startswith(b"%PDF")
 
 
-def test_parts_are_in_the_order_of_scores() -> None:
+def test_parts_have_score_order() -> None:
     melody = tune(BEATS_S, 4)
     names = ["piano", "cello", "violin", "flute"]
     notes = [note for name in names for note in as_notes(melody, name)]
-    opened = music21.converter.parseData(ScoreDocument(notes).musicxml, format="musicxml")
-    assert [part.partName for part in opened.parts][:3] == ["Flute", "Violin", "Cello"]
+    parts = parse(ScoreDocument(notes)).parts
+    assert [part.partName for part in parts][:3] == ["Flute", "Violin", "Cello"]
 
 
-def test_a_note_that_ends_shortly_after_a_barline_needs_no_bar() -> None:
+def test_short_end_after_a_barline_adds_no_bar() -> None:
     rows = np.array([(n / 2, n / 2 + 0.45, 60 + n, 80) for n in range(8)], float)
     rows[-1, 1] += 0.2
     score = ScoreDocument(as_notes(rows), BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=0))
     assert len(score.bars_s) == 2
 
 
-def test_instruments_have_parts_and_strays_do_not() -> None:
+def test_instruments_with_few_notes_have_no_part() -> None:
     melody = tune(BEATS_S, 4)
     notes = [*as_notes(melody, "clarinet"), *as_notes(melody - [0, 0, 12, 0], "cello")]
     notes += as_notes(melody[:1], "oboe")
-    parts = music21.converter.parseData(ScoreDocument(notes).musicxml, format="musicxml").parts
+    parts = parse(ScoreDocument(notes)).parts
     assert {part.partName for part in parts} == {"Clarinet", "Cello"}
-    # A clarinet in B flat reads a tone above what sounds.
+    # Parts for a B flat clarinet are written a tone above the sounding pitch.
     clarinet = next(part for part in parts if part.partName == "Clarinet")
     assert clarinet.flatten().getElementsByClass("Instrument").first().transposition is not None
 
 
-def test_a_guitar_has_a_second_staff() -> None:
+def test_guitar_score_has_a_tablature() -> None:
     notes = as_notes(tune(BEATS_S, 4), "plucked")
-    score = ScoreDocument(notes).musicxml
-    assert f"<staff-lines>{len(OPEN)}</staff-lines>".encode() in score
-    assert score.count(b"<string>") == score.count(b"<fret>") > 40
-    staff, tab = music21.converter.parseData(score, format="musicxml").parts
+    score = ScoreDocument(notes)
+    assert f"<staff-lines>{len(OPEN)}</staff-lines>".encode() in score.musicxml
+    assert score.musicxml.count(b"<string>") == score.musicxml.count(b"<fret>") > 40
+    staff, tab = parse(score).parts
     assert staff.partName == "Guitar"
     assert isinstance(tab.recurse().getElementsByClass("Clef").first(), music21.clef.TabClef)
 
 
-def test_free_rhythm_says_so() -> None:
-    score = ScoreDocument(as_notes(free(np.random.default_rng(1).exponential(0.3, 120))))
+def test_free_rhythm_is_engraved_without_metre() -> None:
+    score = ScoreDocument(as_notes(free_rhythm(np.random.default_rng(1).exponential(0.3, 120))))
     assert not score.analysis.steady
     assert b"free rhythm" in score.musicxml
     assert score.musicxml.count(b"<bar-style>none") > score.musicxml.count(b"<measure ") / 2
@@ -103,46 +107,46 @@ def test_free_rhythm_has_barlines_at_silences() -> None:
     waits_s = np.random.default_rng(1).exponential(0.3, 120)
     waits_s[40] += 5
     waits_s[80] += 30
-    score = ScoreDocument(as_notes(free(waits_s), "flute"), BeatHints(chords=False))
-    (part,) = music21.converter.parseData(score.musicxml, format="musicxml").parts
+    score = ScoreDocument(as_notes(free_rhythm(waits_s), "flute"), BeatHints(chords=False))
+    (part,) = parse(score).parts
     bars = list(part.getElementsByClass("Measure"))
     lines = [n for n, bar in enumerate(bars, 1) if bar.rightBarline is None]
-    before = [sum(len(note.pitches) for bar in bars[:line] for note in bar.notes) for line in lines]
-    assert before == [28, 40, 80]
+    notes = [sum(len(note.pitches) for bar in bars[:line] for note in bar.notes) for line in lines]
+    assert notes == [28, 40, 80]  # before each barline
     assert not score.analysis.steady
 
 
-def test_a_long_rest_is_drawn_as_one_bar() -> None:
+def test_long_rest_is_engraved_as_one_bar() -> None:
     first = tune(BEATS_S, 4)
     second = first + [60, 60, 0, 0]
     score = ScoreDocument(as_notes(np.concatenate([first, second]), "piano"))
     assert score.analysis.beats.bpm == pytest.approx(120, abs=1)
     assert score.musicxml.count(b"<multiple-rest>18</multiple-rest>") == 1
-    upper, _ = music21.converter.parseData(score.musicxml, format="musicxml").parts
+    upper, _ = parse(score).parts
     assert len(upper.getElementsByClass("Measure")) == 12 + 18 + 12
     assert len(score.bars_s) == 12 + 1 + 12
     (page,) = score.svg(2100)
     assert page.count('class="measure') == 25
 
 
-def test_drawn_notes_have_their_times_after_silence() -> None:
+def test_engraved_notes_have_their_times_after_silence() -> None:
     steady = tune(BEATS_S, 4)
     waits_s = np.random.default_rng(1).exponential(0.3, 60)
     waits_s[40] += 5
-    for notes in (np.concatenate([steady, steady + [60, 60, 0, 0]]), free(waits_s)):
+    for notes in (np.concatenate([steady, steady + [60, 60, 0, 0]]), free_rhythm(waits_s)):
         score = ScoreDocument(as_notes(notes, "piano"))
         _, times_s = score.timed_svg(2100)
         onsets_s = sorted(onset_s for onset_s, _ in times_s.values())
         assert onsets_s == pytest.approx(sorted(notes[:, 0]), abs=0.1)
 
 
-def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_score_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "verovio", None)
     with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
         ScoreDocument(as_notes(tune(BEATS_S, 4))).svg()
 
 
-def test_silence_and_held_notes_cost_nothing_in_free_rhythm() -> None:
+def test_silence_and_held_notes_add_few_bars_in_free_rhythm() -> None:
     apart = ScoreDocument(as_notes(np.array([[0, 0.5, 60, 80], [3600, 3600.5, 64, 80]])))
     held = ScoreDocument(as_notes(np.array([[0, 86_000, 60, 80], [86_000, 86_001, 64, 80]])))
     for score in (apart, held):
@@ -151,13 +155,13 @@ def test_silence_and_held_notes_cost_nothing_in_free_rhythm() -> None:
         assert score.musicxml.count(b"<step>E") == 1
 
 
-def test_every_note_of_a_tablature_has_a_fret() -> None:
+def test_each_note_of_a_tablature_has_a_fret() -> None:
     rng = np.random.default_rng(0)
-    notes = free(rng.exponential(0.4, 60))
+    notes = free_rhythm(rng.exponential(0.4, 60))
     notes[:, 2] = 40 + notes[:, 2] % 40
     notes[:, 1] = notes[:, 0] + rng.uniform(0.2, 3, len(notes))
-    document = ScoreDocument(as_notes(notes, "plucked")).musicxml
-    tab = music21.converter.parseData(document, format="musicxml").parts[1]
+    score = ScoreDocument(as_notes(notes, "plucked"))
+    tab = parse(score).parts[1]
     assert not [note for note in tab.flatten().notes if note.tie]
     pitches = sum(len(note.pitches) for note in tab.flatten().notes)
-    assert document.count(b"<fret>") == pitches > 40
+    assert score.musicxml.count(b"<fret>") == pitches > 40

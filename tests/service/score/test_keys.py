@@ -1,4 +1,4 @@
-"""Key signatures of sections."""
+"""Tests of the key signatures of sections."""
 
 from fractions import Fraction
 
@@ -15,57 +15,51 @@ SCALE = (0, 2, 4, 5, 7, 9, 11, 12)
 
 
 def section(first_bar: int, bars: int, tonic: int, seed: int = 0) -> list[QuantisedNote]:
-    """Return eighths of a major key above its tonic and dominant, in bars of four beats."""
+    """Return bars of four beats: eighths of a major key above its tonic and dominant chords."""
     rng, notes = np.random.default_rng(seed), []
     for bar in range(first_bar, first_bar + bars):
-        at = Fraction(4 * bar)
+        start = Fraction(4 * bar)
         for half in range(8):
             pitch = 60 + tonic + SCALE[rng.integers(8)]
-            notes.append(QuantisedNote(pitch, at + Fraction(half, 2), Fraction(1, 2)))
+            notes.append(QuantisedNote(pitch, start + Fraction(half, 2), Fraction(1, 2)))
         bass = 48 + tonic + 7 * (bar % 2)
-        notes += [QuantisedNote(bass + step, at, Fraction(4)) for step in (0, 4, 7)]
+        notes += [QuantisedNote(bass + step, start, Fraction(4)) for step in (0, 4, 7)]
     return notes
 
 
 def signatures(notes: list[QuantisedNote], key: Key) -> list[tuple[float, int]]:
-    """Return first bar and fifths of each section."""
+    """Return (first bar, fifths) of each section."""
     count = int(max(note.onset for note in notes) // 4) + 1
     bars = [(Fraction(4 * bar), 4) for bar in range(count)]
-    return [(float(at / 4), fifths) for at, fifths in key_sections(notes, bars, key)]
+    return [(float(start / 4), fifths) for start, fifths in key_sections(notes, bars, key)]
 
 
 @pytest.mark.parametrize("tonic", [1, 3, 4, 8, 9, 10])
-def test_a_section_in_another_key_has_its_signature(tonic: int) -> None:
+def test_section_in_another_key_has_a_signature(tonic: int) -> None:
     notes = section(0, 16, 0) + section(16, 12, tonic) + section(28, 16, 0)
     fifths = (7 * tonic + 6) % 12 - 6
-    found = signatures(notes, Key(0, minor=False))
-    assert [key for _, key in found] == [0, fifths, 0]
-    assert [bar for bar, _ in found] == pytest.approx([0, 16, 28], abs=1)
+    bars, keys = zip(*signatures(notes, Key(0, minor=False)), strict=True)
+    assert keys == (0, fifths, 0)
+    assert bars == pytest.approx((0, 16, 28), abs=1)
 
 
-def test_short_sections_and_the_dominant_have_none() -> None:
+def test_short_sections_and_the_dominant_have_no_signature() -> None:
     for bars, tonic in ((5, 3), (12, 7)):
         notes = section(0, 16, 0) + section(16, bars, tonic) + section(16 + bars, 16, 0)
         assert signatures(notes, Key(0, minor=False)) == [(0, 0)]
 
 
-def test_a_key_changes_after_a_rest() -> None:
+def test_key_changes_after_a_rest() -> None:
     notes = section(0, 16, 0) + section(20, 16, 3)
     assert signatures(notes, Key(0, minor=False)) == [(0, 0), (20, -3)]
 
 
-def test_readers_find_the_signatures() -> None:
+def test_signatures_are_engraved() -> None:
     notes = section(0, 16, 0) + section(16, 16, 3)
     rows = [(n.onset / 2, (n.onset + n.length) / 2 - 0.02, n.pitch, 70) for n in notes]
     document = ScoreDocument(as_notes(np.array(rows, float), "clarinet")).musicxml
     (part,) = music21.converter.parseData(document, format="musicxml").parts
-    found = [
-        (key.measureNumber, key.sharps) for key in part.recurse().getElementsByClass("KeySignature")
-    ]
-    assert found == [(1, 2), (17, -1)]
-    assert not [
-        note
-        for note in part.recurse().notes
-        for p in note.pitches
-        if p.accidental and p.accidental.displayStatus
-    ]
+    keys = part.recurse().getElementsByClass("KeySignature")
+    assert [(key.measureNumber, key.sharps) for key in keys] == [(1, 2), (17, -1)]
+    accidentals = [pitch.accidental for note in part.recurse().notes for pitch in note.pitches]
+    assert not any(accidental and accidental.displayStatus for accidental in accidentals)

@@ -1,4 +1,4 @@
-"""Dynamics, pedal, clefs and octave lines."""
+"""Tests of dynamics, pedal, clefs and octave lines."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -20,33 +20,33 @@ BARS = [(Fraction(4 * bar), 4) for bar in range(16)]
 
 
 def levels(velocities: list[int]) -> dict[Fraction, str]:
-    """Return the marks of quarter notes, of which each bar has this velocity."""
+    """Return the dynamic marks of quarter notes. ``velocities`` has one value per bar."""
     onsets = [Fraction(beat) for beat in range(4 * len(velocities))]
     return dynamics(onsets, np.repeat(velocities, 4).tolist(), BARS)
 
 
-def test_a_level_that_is_held_has_a_mark() -> None:
+def test_sustained_levels_have_a_dynamic_mark() -> None:
     assert levels([70] * 6 + [90] * 5 + [70] * 5) == {0: "mf", 24: "f", 44: "mf"}
     assert levels([45] * 4 + [66] * 12) == {0: "p", 16: "mf"}
 
 
 @pytest.mark.parametrize("velocities", [[70] * 16, [64, 76] * 8, [70] * 7 + [95] + [70] * 8, []])
-def test_steady_levels_and_accents_have_none(velocities: list[int]) -> None:
+def test_steady_levels_and_accents_have_no_mark(velocities: list[int]) -> None:
     assert levels(velocities) == {}
 
 
-def test_the_pedal_is_written_at_chords() -> None:
+def test_pedal_marks_are_aligned_with_chords() -> None:
     chords = [Fraction(beat) for beat in range(9)]
-    moves = [(0.1, 3.97), (4.2, 8.1), (20.4, 22.6)]  # the second one is pressed after the chord
-    found = [(float(press.down), float(press.up)) for press in presses(moves, chords)]
-    assert found == [(0, 4), (4, 8), (20, 22.5)]
+    pedal = [(0.1, 3.97), (4.2, 8.1), (20.4, 22.6)]  # the second press follows its chord
+    marks = [(float(press.down), float(press.up)) for press in presses(pedal, chords)]
+    assert marks == [(0, 4), (4, 8), (20, 22.5)]
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5)), max_size=20))
-def test_presses_do_not_overlap(moves: list[tuple[float, float]]) -> None:
-    found = presses([(down, down + length) for down, length in sorted(moves)], [Fraction(0)])
-    assert all(press.down < press.up for press in found)
-    assert all(a.up <= b.down for a, b in pairwise(found))
+def test_pedal_marks_do_not_overlap(pedal: list[tuple[float, float]]) -> None:
+    marks = presses([(down, down + length) for down, length in sorted(pedal)], [Fraction(0)])
+    assert all(press.down < press.up for press in marks)
+    assert all(a.up <= b.down for a, b in pairwise(marks))
 
 
 def test_clefs_follow_the_register() -> None:
@@ -56,7 +56,7 @@ def test_clefs_follow_the_register() -> None:
     assert best_clef([43, 48, 52, 55], voice) == "Bass"
 
 
-def test_octave_lines_beyond_three_ledger_lines() -> None:
+def test_more_than_three_ledger_lines_need_an_octave_line() -> None:
     line = [
         Chord(Fraction(n), Fraction(1), (p,)) for n, p in enumerate((72, 84, 88, 91, 93, 79, 84))
     ]
@@ -71,25 +71,26 @@ def document() -> bytes:
     """Return a piano score with a pickup, a loud phrase, high notes and pedal."""
     rows = [(1.0, 1.45, 67, 70)]
     for beat in range(64):
-        at = 1.5 + beat / 2
-        loud = 90 if 24 <= beat < 48 else 68
-        rows.append((at, at + 0.45, (84, 88, 91, 96)[beat % 4] - 12 * (beat >= 16), loud))
+        onset_s = 1.5 + beat / 2
+        velocity = 90 if 24 <= beat < 48 else 68
+        pitch = (84, 88, 91, 96)[beat % 4] - 12 * (beat >= 16)
+        rows.append((onset_s, onset_s + 0.45, pitch, velocity))
         if beat % 4 == 0:
-            rows += [(at, at + 1.9, pitch, loud) for pitch in (43, 48)]
+            rows += [(onset_s, onset_s + 1.9, bass, velocity) for bass in (43, 48)]
     pedal = [PedalPress(1.6 + 2 * bar, 3.48 + 2 * bar) for bar in range(16)]
     pedal += [PedalPress(60, 61)]  # after the last note
     hints = BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=1.5)
     return ScoreDocument(as_notes(np.array(rows), "piano"), hints, pedal=pedal).musicxml
 
 
-def test_guitars_have_no_pedal() -> None:
+def test_guitar_scores_have_no_pedal() -> None:
     notes = as_notes(tune(np.arange(33) * 0.5, 4), "plucked")
     score = ScoreDocument(notes, pedal=[PedalPress(1.0, 2.0)])
     assert score.analysis.steady
     assert b"<pedal" not in score.musicxml
 
 
-def test_readers_find_the_marks(document: bytes) -> None:
+def test_marks_are_engraved(document: bytes) -> None:
     opened = music21.converter.parseData(document, format="musicxml")
     upper, lower = opened.parts
     bars = list(upper.getElementsByClass("Measure"))

@@ -1,4 +1,4 @@
-"""Beams."""
+"""Tests of the beams in MusicXML."""
 
 from fractions import Fraction
 
@@ -14,11 +14,11 @@ def beams_of(*lengths: str) -> list[list[str]]:
         length = Fraction(text)
         values.append(Value(now, now + length, Chord(now, length, (60,))))
         now += length
-    found = beams(values, Fraction(0), Fraction(1), joined=True)
-    return [list(found.get(index, [])) for index in range(len(values))]
+    by_index = beams(values, Fraction(0), Fraction(1), joined=True)
+    return [list(by_index.get(index, [])) for index in range(len(values))]
 
 
-def test_beams_join_the_notes_of_a_beat_and_eighths_of_two() -> None:
+def test_beams_join_notes_of_one_beat_or_eighths_of_two() -> None:
     assert beams_of("1/2", "1/2", "1/2", "1/2") == [["begin"], ["continue"], ["continue"], ["end"]]
     assert beams_of("1", "1/2", "1/4", "1/4") == [
         [],
@@ -29,7 +29,7 @@ def test_beams_join_the_notes_of_a_beat_and_eighths_of_two() -> None:
     assert beams_of("1/2", "3/2") == [[], []]
 
 
-def test_hooks_point_into_the_beam_of_the_level_below() -> None:
+def test_hooks_point_into_the_lower_beam() -> None:
     assert beams_of("3/4", "1/4") == [["begin"], ["end", "backward hook"]]
     assert beams_of("1/2", "1/8", "3/8") == [
         ["begin"],

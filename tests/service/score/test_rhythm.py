@@ -1,4 +1,4 @@
-"""Written lengths, rests, ties and tuplets."""
+"""Tests of written lengths, rests, ties and tuplets."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.score.beats import Beats
@@ -24,7 +24,7 @@ BEATS = {
 def values(
     played: Sequence[tuple[float | Fraction, float | Fraction]], size: int = 4, sub: int = 2
 ) -> list[Value]:
-    """Return the values of a voice whose notes have these onsets and lengths."""
+    """Return the note values of a voice. ``played`` has the onsets and lengths of its notes."""
     line = [Chord(F(onset), F(length), (60,)) for onset, length in played]
     count = math.ceil(max(onset + length for onset, length in played) / size)
     bars = [(F(size * bar), size) for bar in range(count)]
@@ -32,9 +32,11 @@ def values(
 
 
 def lengths(*args, **keywords) -> list[float]:  # type: ignore[no-untyped-def]
-    """Return the lengths of the values; those of rests are negative."""
-    found = values(*args, **keywords)
-    return [float(value.end - value.begin) * (1 if value.chord else -1) for value in found]
+    """Return the lengths of the values. Rests have negative lengths."""
+    return [
+        float(value.end - value.begin) * (1 if value.chord else -1)
+        for value in values(*args, **keywords)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -46,21 +48,21 @@ def lengths(*args, **keywords) -> list[float]:  # type: ignore[no-untyped-def]
         ([(0, 0.7), (0.75, 0.2), (1, 1), (2, 1), (3, 1)], [0.75, 0.25, 1, 1, 1]),
         ([(0, 0.9), (1, 3)], [1, 3]),
         ([(0, 1.4), (1.5, 0.5), (2, 2)], [1.5, 0.5, 2]),
-        ([(0, 0.5), (0.5, 1), (1.5, 0.5), (2, 2)], [0.5, 1, 0.5, 2]),  # a syncope
+        ([(0, 0.5), (0.5, 1), (1.5, 0.5), (2, 2)], [0.5, 1, 0.5, 2]),  # syncopation
         (
             [(0, 1), (1, 0.5), (1.5, 1), (2.5, 0.5), (3, 1)],
             [1, 0.5, 0.5, 0.5, 0.5, 1],
-        ),  # the middle
+        ),  # the middle of the bar stays visible
         ([(0, 1), (1, 2), (3, 1)], [1, 2, 1]),
         ([(0, 0.5), (3, 1)], [0.5, -0.5, -1, -1, 1]),
         ([(2, 2)], [-2, 2]),
         ([(1, 3)], [-1, 3]),
         ([(0, 2.5), (2.5, 1.5)], [2, 0.5, 0.5, 1]),
-        ([(3, 2), (5, 3)], [-2, -1, 1, 1, 3]),  # over the bar line
+        ([(3, 2), (5, 3)], [-2, -1, 1, 1, 3]),  # across the barline
         ([(4, 4)], [-4, 4]),  # a bar of rest
     ],
 )
-def test_simple_lengths_on_the_beats(
+def test_simple_lengths_are_written_on_the_beats(
     played: list[tuple[float, float]], written: list[float]
 ) -> None:
     assert lengths(played) == written
@@ -71,7 +73,7 @@ def test_staccato_notes_have_dots() -> None:
     assert not any(v.staccato for v in values([(n, 0.8) for n in range(4)]))
 
 
-def test_compound_metre() -> None:
+def test_compound_metre_has_dotted_beats() -> None:
     third = F(1, 3)
     eighths = [(n * third, third) for n in range(3)]
     assert lengths([*eighths, (1, 1)], size=2, sub=3) == pytest.approx([1 / 3] * 3 + [1])
@@ -82,7 +84,7 @@ def test_compound_metre() -> None:
     assert not any(value.tuplet for value in values(eighths, size=2, sub=3))
 
 
-def test_triplets_are_whole_groups_with_marks() -> None:
+def test_triplets_are_complete_groups_with_marks() -> None:
     third = F(1, 3)
     found = values([(0, 1), (1, third), (1 + third, F(1, 2)), (2, 1), (3 + 2 * third, third)])
     group = [v for v in found if 1 <= v.begin < 2]
@@ -95,29 +97,30 @@ def test_triplets_are_whole_groups_with_marks() -> None:
     assert all(v.tuplet is None for v in found if v not in group + late)
 
 
-def test_a_note_into_a_triplet_is_tied() -> None:
+def test_note_into_a_triplet_is_tied() -> None:
     third = F(1, 3)
     found = values([(0, 1 + third), (1 + third, 2 * third), (2, 2)])
     assert [v.tie for v in found] == ["start", "stop", None, None]
     assert [v.mark for v in found] == [None, "start", "stop", None]
 
 
-def test_sextuplets_and_triplets_of_half_a_beat() -> None:
+def test_half_beat_triplets_and_sextuplets_are_marked() -> None:
     sixth = F(1, 6)
-    whole = values([(n * sixth, sixth) for n in (0, 1, 2, 4, 5)] + [(1, 3)])
-    assert [v.mark for v in whole] == ["start", None, None, None, "stop", None]
-    assert {v.tuplet and v.tuplet[:2] for v in whole[:5]} == {(6, 4)}
+    full = values([(n * sixth, sixth) for n in (0, 1, 2, 4, 5)] + [(1, 3)])
+    assert [v.mark for v in full] == ["start", None, None, None, "stop", None]
+    assert {v.tuplet and v.tuplet[:2] for v in full[:5]} == {(6, 4)}
     half = values([(0, F(1, 2)), *((F(n, 6), sixth) for n in (3, 4, 5)), (1, 3)])
     assert [v.mark for v in half] == [None, "start", None, "stop", None]
     assert {v.tuplet and v.tuplet[:2] for v in half[1:4]} == {(3, 2)}
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 12 * 12), st.integers(1, 60)), min_size=1, max_size=20),
     st.sampled_from(list(BEATS)),
     st.integers(0, 3),
 )
-def test_bars_add_up_and_every_value_is_a_note_value(
+def test_bars_are_complete_with_valid_note_values(
     rows: list[tuple[int, int]], metre: tuple[int, int], pickup: int
 ) -> None:
     line: list[Chord] = []

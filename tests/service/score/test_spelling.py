@@ -1,4 +1,4 @@
-"""Spelling of pitches in a key."""
+"""Tests of the spelling of pitches in a key."""
 
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ MAJOR, MINOR = (0, 2, 4, 5, 7, 9, 11, 12), (0, 2, 3, 5, 7, 8, 10, 12)
 
 
 def scale_and_chords(tonic: int, minor: bool) -> list[tuple[float, float, int, int]]:
-    """Return two scales up and down, with cadences, of half a second each."""
+    """Return two scales up and down, each followed by a cadence. Notes last half a second."""
     scale = MINOR if minor else MAJOR
     third = 3 if minor else 4
     chords = (0, third, 7), (5, 5 + third, 12), (7, 11, 14), (0, third, 7)
@@ -35,7 +35,7 @@ def scale_and_chords(tonic: int, minor: bool) -> list[tuple[float, float, int, i
 
 @pytest.mark.parametrize("minor", [False, True])
 @pytest.mark.parametrize("tonic", range(12))
-def test_keys_have_no_accidental_that_the_scale_does_not_need(tonic: int, minor: bool) -> None:
+def test_scales_need_no_accidentals_except_the_leading_note(tonic: int, minor: bool) -> None:
     score = ScoreDocument(
         as_notes(np.array(scale_and_chords(tonic, minor))), BeatHints(chords=False)
     )
@@ -52,13 +52,14 @@ def test_keys_have_no_accidental_that_the_scale_does_not_need(tonic: int, minor:
 def test_chromatic_notes_are_spelled_by_direction() -> None:
     line = (60, 61, 62, 61, 60, 66, 67, 68, 67)
     notes = [QuantisedNote(p, Fraction(n), Fraction(1)) for n, p in enumerate(line)]
-    named = [spelled(notes, [(Fraction(0), 0)])[note.onset, note.pitch] for note in notes]
-    names = [step + ("", "#", "b")[alter] for step, alter, _ in named]
+    spelling = spelled(notes, [(Fraction(0), 0)])
+    steps = [spelling[note.onset, note.pitch] for note in notes]
+    names = [step + ("", "#", "b")[alter] for step, alter, _ in steps]
     assert names == ["C", "C#", "D", "Db", "C", "F#", "G", "Ab", "G"]
 
 
 @given(st.integers(0, 127), st.integers(-6, 6), st.integers(-1, 1))
-def test_names_sound_as_the_pitch(pitch: int, fifths: int, direction: int) -> None:
+def test_spelled_names_have_the_same_pitch(pitch: int, fifths: int, direction: int) -> None:
     step, alter, octave = name_of(pitch, fifths, direction)
     assert abs(alter) <= 1
     natural = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}[step]

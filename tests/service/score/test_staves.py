@@ -1,16 +1,16 @@
-"""Hands of a keyboard, and strings and frets of a guitar."""
+"""Tests of the hands of keyboard scores and of guitar tablature."""
 
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.score.quantise import QuantisedNote
 from service.score.staves import FRETS, OPEN, SPAN, hands, tab_line
 
 
-def test_two_hands_far_apart() -> None:
+def test_distant_notes_are_split_between_hands() -> None:
     pitches = [36, 43, 72, 76, 40, 74]
     right, left = hands(
         QuantisedNote(p, Fraction(n // 4), Fraction(1)) for n, p in enumerate(pitches)
@@ -23,8 +23,9 @@ def chord(onset: int, *pitches: int) -> list[QuantisedNote]:
     return [QuantisedNote(pitch, Fraction(onset), Fraction(2)) for pitch in pitches]
 
 
+@settings(max_examples=50)
 @given(st.lists(st.sets(st.integers(36, 90), min_size=1, max_size=7), min_size=1, max_size=8))
-def test_what_is_written_can_be_played(rows: list[set[int]]) -> None:
+def test_tablature_can_be_played(rows: list[set[int]]) -> None:
     for written in tab_line(sum((chord(n, *row) for n, row in enumerate(rows)), [])):
         strings = [string for string, _ in written.frets]
         assert len(set(strings)) == len(strings)
@@ -35,7 +36,7 @@ def test_what_is_written_can_be_played(rows: list[set[int]]) -> None:
         assert not frets or max(frets) - min(frets) <= SPAN
 
 
-def test_chords_that_guitarists_know() -> None:
+def test_tablature_uses_common_chord_shapes() -> None:
     (e_minor,) = tab_line(chord(0, 40, 47, 52, 55, 59, 64))
     assert [fret for _, fret in e_minor.frets] == [0, 2, 2, 0, 0, 0]
     scale = tab_line(sum((chord(n, p) for n, p in enumerate((60, 62, 64, 65, 67))), []))
@@ -51,7 +52,7 @@ def test_chords_that_guitarists_know() -> None:
         ((52, 58, 62, 64, 67), (2, 3, 3, 3)),
     ],
 )
-def test_a_ghost_note_does_not_move_a_chord_up_the_neck(
+def test_ghost_note_does_not_move_a_chord_to_high_frets(
     pitches: tuple[int, ...], frets: tuple[int, ...]
 ) -> None:
     (written,) = tab_line(chord(0, *pitches))

@@ -1,4 +1,4 @@
-"""Beats of performances that keep one tempo."""
+"""Tests of the beats of performances with a constant tempo."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.steady import find_steady_beats
-from tests.service.score.music import as_notes, free, tune
+from tests.service.score.music import as_notes, free_rhythm, tune
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.floats(85, 160), st.sampled_from([3, 4]), st.integers(0, 9))
-def test_steady_music_has_one_tempo(bpm: float, beats_per_bar: int, seed: int) -> None:
+def test_steady_music_has_a_constant_tempo(bpm: float, beats_per_bar: int, seed: int) -> None:
     beats_s = 0.7 + np.arange(72) * 60 / bpm
     beats = find_steady_beats(tune(beats_s, beats_per_bar, seed), NO_BEAT_HINTS)
     assert beats is not None
@@ -23,13 +23,13 @@ def test_steady_music_has_one_tempo(bpm: float, beats_per_bar: int, seed: int) -
 
 
 @pytest.mark.parametrize("bpm", [90, 119, 140, 160])
-def test_strummed_eighths_have_four_beats_from_the_first_chord(bpm: float) -> None:
+def test_strummed_eighths_have_bars_of_four_beats(bpm: float) -> None:
     rng = np.random.default_rng(0)
     strums_s = 0.5 + np.flatnonzero(np.tile([1, 0, 1, 1, 0, 1, 1, 1], 10)) * 30 / bpm
     rows = [
-        (at + 0.011 * string + rng.normal(0, 0.006), at + 0.3, pitch + (0, 5)[bar % 2], 70)
-        for at in strums_s
-        for bar in [int((at - 0.45) // (240 / bpm))]
+        (onset + 0.011 * string + rng.normal(0, 0.006), onset + 0.3, pitch + (0, 5)[bar % 2], 70)
+        for onset in strums_s
+        for bar in [int((onset - 0.45) // (240 / bpm))]
         for string, pitch in enumerate((40, 47, 52, 56, 59))
     ]
     analysis = analyse(as_notes(np.array(sorted(rows)), "plucked"))
@@ -43,7 +43,7 @@ def test_strummed_eighths_have_four_beats_from_the_first_chord(bpm: float) -> No
 
 
 @pytest.mark.parametrize("beats_per_bar", [5, 7])
-def test_rare_metres_are_found_or_stated(beats_per_bar: int) -> None:
+def test_rare_metres_are_detected_or_set_by_hints(beats_per_bar: int) -> None:
     beats_s = 0.6 + np.arange(84) * 0.5
     notes = as_notes(tune(beats_s, beats_per_bar))
     for hints in (NO_BEAT_HINTS, BeatHints(beats_per_bar=beats_per_bar)):
@@ -54,7 +54,7 @@ def test_rare_metres_are_found_or_stated(beats_per_bar: int) -> None:
 
 
 @pytest.mark.parametrize("bpm", [None, 60])
-def test_twelve_eighths_may_be_stated(bpm: float | None) -> None:
+def test_twelve_eight_metre_is_set_by_hints(bpm: float | None) -> None:
     pitches = np.random.default_rng(0).integers(60, 68, 144).tolist()
     eighths = [n for n in range(144) if n % 6 != 4]
     rows: list[tuple[float, ...]] = [
@@ -68,14 +68,14 @@ def test_twelve_eighths_may_be_stated(bpm: float | None) -> None:
     assert beats.time_s[beats.bar == 0][:3] == pytest.approx([0.6, 4.6, 8.6], abs=0.02)
 
 
-def test_rubato_and_free_playing_are_not_steady() -> None:
+def test_rubato_and_free_rhythm_are_not_steady() -> None:
     rubato_s = np.cumsum(0.5 + 0.08 * np.sin(np.arange(80) / 6))
     assert find_steady_beats(tune(rubato_s, 4), NO_BEAT_HINTS) is None
     waits_s = np.random.default_rng(3).exponential(0.3, 200)
-    assert find_steady_beats(free(waits_s), NO_BEAT_HINTS) is None
+    assert find_steady_beats(free_rhythm(waits_s), NO_BEAT_HINTS) is None
 
 
-def test_music_that_pauses_for_part_of_a_beat_is_not_steady() -> None:
+def test_pauses_of_part_of_a_beat_are_not_steady() -> None:
     beats_s = 0.6 + np.arange(96) * 0.5
     steady = tune(beats_s, 4)
     assert find_steady_beats(steady, NO_BEAT_HINTS) is not None

@@ -54,18 +54,18 @@ def configuration(ports: Sequence[int], listen: int) -> str:
     text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
     pattern = r"( +server 127\.0\.0\.1:)8001( .*;\n) +server 127\.0\.0\.1:8002 .*;\n"
 
-    def servers(match: re.Match[str]) -> str:
+    def server_lines(match: re.Match[str]) -> str:
         return "".join(f"{match[1]}{port}{match[2]}" for port in ports)
 
-    text, groups = re.subn(pattern, servers, text)
+    text, groups = re.subn(pattern, server_lines, text)
     text, listens = re.subn(r"listen 127\.0\.0\.1:8000;", f"listen 127.0.0.1:{listen};", text)
     text, rewrites = re.subn(r"# (rewrite .*;)", r"\1", text)
     assert (groups, listens, rewrites) == (2, 1, 1)
     return text
 
 
-def balanced(servers: Sequence[RunningServer], folder: Path) -> AbstractContextManager[str]:
-    """Run an nginx in front of the servers. The context is its address."""
+def run_nginx(servers: Sequence[RunningServer], folder: Path) -> AbstractContextManager[str]:
+    """Return a context manager that runs nginx in front of the servers and returns its address."""
     return nginx(partial(configuration, [server.port for server in servers]), folder)
 
 
@@ -87,7 +87,7 @@ async def fill(stack: AsyncExitStack, url: str, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer]]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer]]:
     require_system("nginx")
     folder = tmp_path_factory.mktemp("pair")
     with server_starter(folder) as start:
@@ -105,12 +105,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningServer
 
 @pytest.fixture
 async def pair(
-    two: list[RunningServer], tmp_path: Path
+    servers: list[RunningServer], tmp_path: Path
 ) -> AsyncIterator[tuple[list[RunningServer], str]]:
     """Two idle servers, and the address of a new nginx in front of them."""
-    await wait_until(lambda: not any(s.sessions() for s in two))
-    with balanced(two, tmp_path / "nginx") as url:
-        yield two, url
+    await wait_until(lambda: not any(s.sessions() for s in servers))
+    with run_nginx(servers, tmp_path / "nginx") as url:
+        yield servers, url
 
 
 async def connect_page(url: str) -> connect:
@@ -133,7 +133,7 @@ def connect_program(url: str) -> connect:
 async def test_sessions_avoid_a_full_process(
     pair: tuple[list[RunningServer], str], as_page: bool
 ) -> None:
-    """A full process accepts the websocket of a page, only to send the error."""
+    """Includes pages, although a full process accepts their websockets in order to send an error."""
     (full, other), url = pair
     async with AsyncExitStack() as stack:
         await fill(stack, full.url, MAX_SESSIONS)
@@ -290,7 +290,7 @@ async def test_live_clients_survive_killed_and_draining_processes(tmp_path: Path
             server.wait_until_ready()
         first, second, third = servers
         uninterrupted, _ = await perform(third.url, lambda client: asyncio.sleep(0))
-        with balanced(servers, tmp_path / "nginx") as url:
+        with run_nginx(servers, tmp_path / "nginx") as url:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(perform(url, wait_for_fault)) for _ in range(client_count)

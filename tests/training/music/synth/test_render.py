@@ -127,19 +127,21 @@ def phrase(bank: Bank, line: Line, notes: Notes, seconds: float = 2.0) -> NDArra
     return render(bank, notes, [voice], seconds, 0.0, rng, NO_PEDAL).audio
 
 
-def around(audio: NDArray[np.float32], at_s: float, width_s: float = 0.03) -> Any:
-    return audio[int((at_s - width_s / 2) * SAMPLE_RATE) : int((at_s + width_s / 2) * SAMPLE_RATE)]
+def level_at(audio: NDArray[np.float32], time_s: float) -> float:
+    """Return the level of 40 ms of audio."""
+    middle = int(time_s * SAMPLE_RATE)
+    return level_db(audio[middle - 220 : middle + 220])
 
 
-def quietest_db(audio: NDArray[np.float32], begin_s: float, end_s: float) -> float:
-    return min(level_db(around(audio, at)) for at in np.arange(begin_s, end_s, 0.01))
+def min_level_db(audio: NDArray[np.float32], start_s: float, end_s: float) -> float:
+    return min(level_at(audio, time_s) for time_s in np.arange(start_s, end_s, 0.01))
 
 
 def test_slurred_notes_have_no_gap(bank: Bank) -> None:
     notes = melody(67, 71)
     slurred, detached = phrase(bank, SLURRED, notes), phrase(bank, Line(), notes)
-    assert quietest_db(slurred, 0.55, 0.85) > level_db(around(slurred, 0.45)) - 6
-    assert quietest_db(detached, 0.55, 0.85) < level_db(around(detached, 0.45)) - 20
+    assert min_level_db(slurred, 0.55, 0.85) > level_at(slurred, 0.45) - 6
+    assert min_level_db(detached, 0.55, 0.85) < level_at(detached, 0.45) - 20
 
 
 @pytest.mark.parametrize(
@@ -182,12 +184,6 @@ def dampers(**settings: float) -> Dampers:
 
 def press(*rows: tuple[float, float, float]) -> NDArray[np.float64]:
     return np.array(rows, float).reshape(-1, 3)
-
-
-def level_at(audio: NDArray[np.float32], second: float) -> float:
-    """Return the level of 40 ms of audio."""
-    middle = int(second * SAMPLE_RATE)
-    return level_db(audio[middle - 220 : middle + 220])
 
 
 def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64], **voice: Any) -> Rendered:

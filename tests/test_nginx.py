@@ -133,7 +133,7 @@ def connect_program(url: str) -> connect:
 async def test_sessions_avoid_a_full_process(
     pair: tuple[list[RunningServer], str], as_page: bool
 ) -> None:
-    """Includes pages, although a full process accepts their websockets in order to send an error."""
+    """Includes pages, although a full process accepts their websockets to send an error."""
     (full, other), url = pair
     async with AsyncExitStack() as stack:
         await fill(stack, full.url, MAX_SESSIONS)

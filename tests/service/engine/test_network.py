@@ -62,7 +62,7 @@ def test_streamed_frames_match_separate_windows(
     torch.manual_seed(0)
     transcriber = TranscriptionModel(config).eval()
     rate_hz = config.sample_rate
-    samples = play([(60, 0.1, 0.5), (76, 0.3, 0.9)], 1.1, rate_hz)
+    samples = play([(60, 0.1, 0.4), (76, 0.2, 0.6)], 0.8, rate_hz)
     samples += 0.02 * np.random.default_rng(0).standard_normal(len(samples)).astype(np.float32)
     live = stream_frames(transcriber, samples, options, 300)
     file = stream_frames(transcriber, samples, options, None)

@@ -67,8 +67,8 @@ Case = tuple[NDArray[np.float32], TrackerSettings, int, tuple[float, ...], tuple
 
 
 def open_case(case: Case) -> tuple[AnytimeTracker, Windows]:
-    probabilities, chosen, last_age, clarity, heads = case
-    tracker = AnytimeTracker(chosen, FRAME_S, heads, last_age)
+    probabilities, options, last_age, clarity, heads = case
+    tracker = AnytimeTracker(options, FRAME_S, heads, last_age)
     return tracker, windows_of(probabilities[: len(heads)], tracker, clarity)
 
 
@@ -81,9 +81,9 @@ def open_case(case: Case) -> tuple[AnytimeTracker, Windows]:
     st.integers(0, 2**32 - 1),
 )
 def test_events_are_valid_for_windows_that_disagree(
-    chosen: TrackerSettings, block_frames: int, frames: int, last_age: int, seed: int
+    options: TrackerSettings, block_frames: int, frames: int, last_age: int, seed: int
 ) -> None:
-    detector = EventDetector(chosen, FRAME_S, ALL_HEADS, last_age=last_age)
+    detector = EventDetector(options, FRAME_S, ALL_HEADS, last_age=last_age)
     history = detector.columns - 1
     schedule = WindowSchedule(2, block_frames, history, last_age)
     rng = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def test_events_are_valid_for_windows_that_disagree(
         window = rng.random((len(ALL_HEADS), history + block_frames, 128), np.float32)
         events += detector.push(first, window[:, : frames - (first - history)], block_frames)
     events += detector.finish(frames)
-    check_events((event for event in events if isinstance(event, NoteEvent)), chosen, frames)
+    check_events((event for event in events if isinstance(event, NoteEvent)), options, frames)
 
 
 @settings(max_examples=30)
@@ -118,12 +118,12 @@ def test_resume_changes_no_event(case: Case, share: float, extra_frames: int) ->
 
 
 def test_higher_confidence_is_reported_earlier() -> None:
-    chosen = TrackerSettings(onset_threshold=0.3, early_odds=(3.0, 2.2, 1.7, 1.25))
+    options = TrackerSettings(onset_threshold=0.3, early_odds=(3.0, 2.2, 1.7, 1.25))
     delays = {}
     for height in (0.95, 0.65, 0.35):
         probabilities = silence(60)
         add_note(probabilities, 60, onset=20, offset=40, height=height)
-        tracker = AnytimeTracker(chosen, FRAME_S, HEADS, last_age=10)
+        tracker = AnytimeTracker(options, FRAME_S, HEADS, last_age=10)
         events = track(tracker, windows_of(probabilities, tracker))
         window, on = next(
             (n, e) for n, reported in enumerate(events) for e in reported if e.kind == "note_on"

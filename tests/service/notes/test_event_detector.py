@@ -85,9 +85,7 @@ def test_resumed_detector_returns_the_same_events(
 
 @settings(max_examples=25)
 @given(performances())
-def test_each_note_has_at_most_one_label_correction(
-    probabilities: Probabilities,
-) -> None:
+def test_each_note_has_at_most_one_label_correction(probabilities: Probabilities) -> None:
     names: dict[int, str | None] = {}
     corrected: set[int] = set()
     for event in detect(probabilities, instruments=("violin", "flute", "horn")):

@@ -1,4 +1,4 @@
-"""Tests of the note tracker, most of them in block and in anytime mode."""
+"""Tests of the note tracker. Three of them also use the anytime tracker."""
 
 from dataclasses import replace
 from functools import partial

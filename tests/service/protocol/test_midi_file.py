@@ -45,10 +45,10 @@ def test_notes_survive_the_round_trip(notes: list[Note]) -> None:
     opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes)))
     read = [note for instrument in opened.instruments for note in instrument.notes]
     read.sort(key=lambda n: (round(n.start, 4), n.pitch))
-    for got, note in zip(read, sorted(notes, key=_by_tick), strict=True):
-        assert (got.pitch, got.velocity) == (note.pitch, note.velocity)
-        assert got.start == pytest.approx(note.onset_s, abs=0.51 * TICK_S)
-        assert got.end == pytest.approx(note.offset_s, abs=0.51 * TICK_S)
+    for copy, note in zip(read, sorted(notes, key=_by_tick), strict=True):
+        assert (copy.pitch, copy.velocity) == (note.pitch, note.velocity)
+        assert copy.start == pytest.approx(note.onset_s, abs=0.51 * TICK_S)
+        assert copy.end == pytest.approx(note.offset_s, abs=0.51 * TICK_S)
 
 
 def _by_tick(note: Note) -> tuple[float, int]:

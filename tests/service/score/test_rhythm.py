@@ -86,22 +86,22 @@ def test_compound_metre_has_dotted_beats() -> None:
 
 def test_triplets_are_complete_groups_with_marks() -> None:
     third = F(1, 3)
-    found = values([(0, 1), (1, third), (1 + third, F(1, 2)), (2, 1), (3 + 2 * third, third)])
-    group = [v for v in found if 1 <= v.begin < 2]
+    voice = values([(0, 1), (1, third), (1 + third, F(1, 2)), (2, 1), (3 + 2 * third, third)])
+    group = [v for v in voice if 1 <= v.begin < 2]
     assert [(v.begin, v.end) for v in group] == [(1, 1 + third), (1 + third, 2)]
     assert [v.mark for v in group] == ["start", "stop"]
-    late = [v for v in found if 3 <= v.begin]
+    late = [v for v in voice if 3 <= v.begin]
     assert [v.chord is None for v in late] == [True, False]
     assert [v.mark for v in late] == ["start", "stop"]
     assert {v.tuplet[:2] for v in group + late if v.tuplet} == {(3, 2)}
-    assert all(v.tuplet is None for v in found if v not in group + late)
+    assert all(v.tuplet is None for v in voice if v not in group + late)
 
 
 def test_note_into_a_triplet_is_tied() -> None:
     third = F(1, 3)
-    found = values([(0, 1 + third), (1 + third, 2 * third), (2, 2)])
-    assert [v.tie for v in found] == ["start", "stop", None, None]
-    assert [v.mark for v in found] == [None, "start", "stop", None]
+    voice = values([(0, 1 + third), (1 + third, 2 * third), (2, 2)])
+    assert [v.tie for v in voice] == ["start", "stop", None, None]
+    assert [v.mark for v in voice] == [None, "start", "stop", None]
 
 
 def test_half_beat_triplets_and_sextuplets_are_marked() -> None:

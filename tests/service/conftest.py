@@ -21,13 +21,13 @@ def engine() -> Iterator[LocalEngine]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    """A client of an application on that model, with the default limits."""
+    """Client of an application with the model of pure tones and the default limits."""
     with serving() as (client, _):
         yield client
 
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Servers of one test, with settings of its own."""
+    """Function that starts servers for one test, each with its own settings."""
     with server_starter(tmp_path) as start:
         yield start

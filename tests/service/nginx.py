@@ -1,4 +1,4 @@
-"""A real nginx before real servers."""
+"""Real nginx as a proxy of real servers."""
 
 import os
 import pwd
@@ -15,8 +15,8 @@ from tests.service.servers import reserved_port, wait_for_response
 def nginx(
     configuration: Callable[[int], str], folder: Path, ready: str = "/readyz"
 ) -> Iterator[str]:
-    """Start nginx with a configuration for a port; yield its address. ready: path that responds
-    with 200 once nginx serves."""
+    """Start nginx with a configuration for a port and yield its address. `ready` is a path that
+    responds with status 200 once nginx serves."""
     program = require_system("nginx")
     reservation, port = reserved_port()
     url = f"http://127.0.0.1:{port}"
@@ -24,7 +24,7 @@ def nginx(
     file, log = folder / "nginx.conf", folder / "log"
     file.write_text(configuration(port), encoding="utf-8")
     directives = "daemon off;"
-    if os.geteuid() == 0:  # its workers would be user nobody, who cannot read this folder
+    if os.geteuid() == 0:  # by default its workers are user nobody, who cannot read this folder
         directives += f" user {pwd.getpwuid(0).pw_name};"
     command = [program, "-p", f"{folder}/", "-c", str(file), "-e", "stderr", "-g", directives]
     with reservation, log.open("wb") as output:

@@ -1,7 +1,7 @@
 """`python -m tests.service.serve_fake PORT [HEADS]`: the real service with a model without weights.
 
-HEADS is `notes`, or `all` (with instruments and the pedal), or `none`: the model detects nothing,
-at no cost, or `chords`: it detects a chord twice a second in any audio, at almost no cost.
+HEADS is `notes`, `all` (with instruments and the pedal), `none` (the model detects nothing, at no
+cost) or `chords` (it detects a chord twice a second in any audio, at almost no cost).
 
 `rse_tasks` at /metrics counts the tasks of the event loop.
 """
@@ -35,7 +35,7 @@ class NullTranscriber(FakeTranscriber):
 
 
 class ChordStream(FakeStream):
-    """Stream whose features are the number of hops of its audio so far."""
+    """Stream whose features are the number of hops received so far."""
 
     hops = 0
 
@@ -88,7 +88,7 @@ def main(port: int, heads: str = "notes") -> None:
 
 
 if __name__ == "__main__":
-    # Workers import what they load by its name.
+    # Workers import `load` by its module's name, which must not be `__main__`.
     from tests.service import serve_fake
 
     serve_fake.main(int(sys.argv[1]), *sys.argv[2:])

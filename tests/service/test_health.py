@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /info, problems, the page's headers."""
+"""Tests of /healthz, /readyz, /info, the API's description and the page's headers."""
 
 import threading
 
@@ -10,42 +10,42 @@ from tests.fakes import FakeTranscriber
 from tests.service.apps import app_with, serving, wait_for
 
 
-def test_ready_only_when_the_model_is() -> None:
-    go_on = threading.Event()
+def test_service_is_ready_once_the_model_is_loaded() -> None:
+    load_allowed = threading.Event()
 
     def load(name: str, device: str) -> FakeTranscriber:
-        assert go_on.wait(100)
+        assert load_allowed.wait(100)
         return FakeTranscriber()
 
     app = app_with(load, Settings(allowed_hosts=("testserver",)))
     with TestClient(app) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
-        waiting = client.get("/readyz")
-        assert waiting.status_code == 503
-        assert waiting.headers["Retry-After"] == str(RETRY_AFTER_S)
-        assert waiting.headers["Content-Type"] == MEDIA_TYPE
-        assert waiting.json()["code"] == "not_ready"
+        not_ready = client.get("/readyz")
+        assert not_ready.status_code == 503
+        assert not_ready.headers["Retry-After"] == str(RETRY_AFTER_S)
+        assert not_ready.headers["Content-Type"] == MEDIA_TYPE
+        assert not_ready.json()["code"] == "not_ready"
         assert client.post("/transcribe").json()["code"] == "not_ready"
         assert client.get("/info").json()["ready"] is False
-        go_on.set()
+        load_allowed.set()
         wait_for(client, "/readyz", 200)
         assert client.get("/readyz").json()["status"] == "ready"
 
 
-def test_a_model_that_cannot_be_loaded_is_reported_without_its_path() -> None:
+def test_load_failure_is_reported_without_its_path() -> None:
     def load(name: str, device: str) -> FakeTranscriber:
         raise OSError("/secret/place/weights.safetensors is damaged")
 
     with TestClient(app_with(load, Settings())) as client:
-        answer = client.get("/readyz")
-        while "weights are loading" in answer.json()["detail"]:
-            answer = client.get("/readyz")
-        assert answer.status_code == 503
-        assert "EngineError" in answer.json()["detail"]
-        assert "secret" not in answer.text
+        response = client.get("/readyz")
+        while "weights are loading" in response.json()["detail"]:
+            response = client.get("/readyz")
+        assert response.status_code == 503
+        assert "EngineError" in response.json()["detail"]
+        assert "secret" not in response.text
 
 
-def test_the_interface_is_described() -> None:
+def test_openapi_describes_the_endpoints() -> None:
     with TestClient(
         app_with(lambda *_: FakeTranscriber(), Settings(allowed_hosts=("testserver",)))
     ) as client:
@@ -58,7 +58,7 @@ def test_the_interface_is_described() -> None:
     assert "example" in paths["/score"]["post"]["requestBody"]["content"]["application/json"]
 
 
-def test_info_has_the_card_and_the_settings_and_no_address() -> None:
+def test_info_has_card_and_settings_without_host() -> None:
     model = FakeTranscriber()
     model.card["licence"] = "MIT"
     with serving(model, max_sessions=3, host="127.0.0.9") as (client, _):
@@ -70,7 +70,7 @@ def test_info_has_the_card_and_the_settings_and_no_address() -> None:
     assert "127.0.0.9" not in str(info)
 
 
-def test_the_page_forbids_what_comes_from_elsewhere(client: TestClient) -> None:
+def test_page_has_security_headers(client: TestClient) -> None:
     for path in ("/", "/css/base.css"):
         headers = client.get(path).headers
         assert headers["Content-Security-Policy"].startswith("default-src 'self'")

@@ -1,4 +1,4 @@
-"""The event loop never waits for the model."""
+"""Test that the event loop never waits for the model."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,7 @@ from tests.fakes import GatedTranscriber
 from tests.service.apps import ADDRESS, START, of_type, send, serving, sound_file, stop
 
 
-def test_others_are_answered_while_the_model_runs() -> None:
+def test_requests_are_served_while_the_model_runs() -> None:
     model = GatedTranscriber()
     model.gate.set()
     with serving(model) as (client, _), ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Output of the command before it serves."""
+"""Tests of `rse-transcribe serve` before it serves."""
 
 import subprocess
 import sys
@@ -8,14 +8,14 @@ import pytest
 from service.__main__ import address_to_open, main
 
 
-def test_the_address_to_open() -> None:
+def test_address_to_open_is_a_reachable_host() -> None:
     assert address_to_open("0.0.0.0", 8000) == "http://127.0.0.1:8000"
     assert address_to_open("::", 8000) == "http://[::1]:8000"
     assert address_to_open("music.local", 80) == "http://music.local:80"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["--model", "nothing-of-that-name"], "nothing-of-that-name"),
         (["--port", "70000"], "port"),
@@ -23,11 +23,11 @@ def test_the_address_to_open() -> None:
         ([], "max_sessions"),
     ],
 )
-def test_the_command_refuses_what_cannot_be(
+def test_invalid_option_or_setting_exits_with_status_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    complaint: str,
+    message: str,
 ) -> None:
     if not arguments:
         monkeypatch.setenv("RSE_MAX_SESSIONS", "none")
@@ -36,10 +36,10 @@ def test_the_command_refuses_what_cannot_be(
     except SystemExit as end:
         status = end.code
     assert status == 2
-    assert complaint in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_starting_imports_neither_networks_nor_decoders() -> None:
+def test_command_starts_without_heavy_imports() -> None:
     heavy = "torch scipy av partitura music21 verovio typst".split()
     code = f"import sys, service.__main__; print(*(sys.modules.keys() & {heavy!r}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

@@ -1,4 +1,4 @@
-"""The service as users have it: a process, real sockets, signals."""
+"""Tests of the service as a process, with real sockets and signals."""
 
 import asyncio
 import contextlib
@@ -26,11 +26,11 @@ from tests.service.servers import TONES, RunningServer, StartServer, wait_until
 from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
 
 
-async def test_a_message_too_big_to_hold_cuts_its_client_off(server: RunningServer) -> None:
+async def test_oversized_message_closes_the_connection(server: RunningServer) -> None:
     async with connect_to(server) as socket:
         session = ServerSession(socket)
         await session.start()
-        with contextlib.suppress(ConnectionClosed):  # it may be cut off while it is sent
+        with contextlib.suppress(ConnectionClosed):  # the server may close before all is sent
             await socket.send(bytes(5_000_000))
         assert await session.receive_rest() == 1009
     await wait_until(lambda: server.sessions() == 0)
@@ -38,9 +38,9 @@ async def test_a_message_too_big_to_hold_cuts_its_client_off(server: RunningServ
     assert "Traceback" not in server.log
 
 
-async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) -> None:
+async def test_client_that_does_not_read_is_disconnected(server: RunningServer) -> None:
     small = socket.socket()
-    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the answers soon fill it
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the server soon fills it
     small.connect(("127.0.0.1", server.port))
     async with connect_to(server, max_queue=1, ping_interval=None, sock=small) as connection:
         await ServerSession(connection).start()
@@ -50,11 +50,11 @@ async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) ->
             while True:
                 await connection.send(question)
 
-        # Nothing is read here, so that the answers fill every buffer on the way.
+        # The client reads nothing, so the responses fill all buffers. Only the server can end the
+        # session, because the client stays connected.
         flooding = asyncio.create_task(flood())
-        # Nor does the client leave: only the server can have ended this session.
         await wait_until(lambda: server.sessions() == 0, timeout_s=240)
-        # And its connection, though what was sent to the end was never read.
+        # The server also closes the connection, although its last messages were never read.
         async with asyncio.timeout(60):
             with pytest.raises(ConnectionClosed):
                 await flooding
@@ -63,7 +63,7 @@ async def test_a_client_that_does_not_read_is_given_up(server: RunningServer) ->
     assert "Traceback" not in server.log
 
 
-async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: RunningServer) -> None:
+async def test_ping_behind_queued_audio_is_answered_in_time(server: RunningServer) -> None:
     async with connect_to(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
         sent, start_s, message = 0, time.monotonic(), bytes(2 * MIN_READ_BYTES_PER_S)
         with contextlib.suppress(TimeoutError):
@@ -71,14 +71,14 @@ async def test_a_ping_behind_audio_that_waits_is_answered_in_time(server: Runnin
                 async with asyncio.timeout(1):  # at the minimum pace this takes 2 s
                     await socket.send(message)
                 sent += len(message)
-        # Most clients wait 20 s for what is in front of their ping in the socket.
+        # Most clients wait 20 s for a pong. The server reads the audio before the ping first.
         read = MAX_READ_AHEAD_BYTES + len(message)
         read += round((time.monotonic() - start_s) * MIN_READ_BYTES_PER_S)
         assert sent - read <= 20 * MIN_READ_BYTES_PER_S
         socket.transport.abort()
 
 
-async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServer) -> None:
+async def test_ping_flood_does_not_block_other_clients(server: RunningServer) -> None:
     pings = b"\x89\x80\0\0\0\0" * 10_000
 
     async def flood() -> None:
@@ -101,7 +101,7 @@ async def test_a_flood_of_pings_does_not_stop_other_clients(server: RunningServe
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Windows has no SIGSTOP")
-async def test_pings_are_answered_while_the_server_is_behind(start_server: StartServer) -> None:
+async def test_pings_are_answered_while_workers_are_stopped(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="600")
     workers = process_tree(server.process.pid)[1:]
     async with connect_to(
@@ -123,22 +123,22 @@ async def test_pings_are_answered_while_the_server_is_behind(start_server: Start
 
 async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer) -> None:
     server = start_server(*TONES)
-    held = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
+    audio = pcm16(melody()[: round(1.5 * RATE_HZ)])  # the last note still sounds
 
     async def play(ready_to_go: asyncio.Barrier) -> tuple[list[dict[str, Any]], int | None]:
         async with connect_to(server) as socket:
             session = ServerSession(socket)
             await session.start()
-            await session.play(held)
+            await session.play(audio)
             await session.flush()
             await ready_to_go.wait()
             return session.messages, await session.receive_rest()
 
     barrier = asyncio.Barrier(4)
-    players = [asyncio.create_task(play(barrier)) for _ in range(3)]
+    clients = [asyncio.create_task(play(barrier)) for _ in range(3)]
     await barrier.wait()
     exit_code = await asyncio.to_thread(server.terminate)
-    for messages, code in await asyncio.gather(*players):
+    for messages, code in await asyncio.gather(*clients):
         assert check_notes(messages) == PITCHES
         assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", "draining")
         assert midi_pitches(messages[-1]["midi_base64"]) == PITCHES
@@ -163,11 +163,11 @@ HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
     ],
     ids=["headers", "header", "url", "trailers", "pipeline", "garbage"],
 )
-def test_a_request_without_end_closes_its_connection(server: RunningServer, endless: bytes) -> None:
-    """Without an error in the log, although a response may be in progress."""
+def test_endless_request_is_disconnected(server: RunningServer, endless: bytes) -> None:
+    """The log has no traceback, although a response may be in progress."""
     received = b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
-        with contextlib.suppress(ConnectionError):  # closed while there is more to send
+        with contextlib.suppress(ConnectionError):  # the server closes before all is sent
             client.sendall(endless)
             while data := client.recv(1 << 16):
                 received += data
@@ -176,13 +176,13 @@ def test_a_request_without_end_closes_its_connection(server: RunningServer, endl
     assert "Traceback" not in server.log
 
 
-async def test_half_a_request_and_a_slow_one_end_and_a_session_does_not(
+async def test_slow_requests_time_out_but_sessions_do_not(
     start_server: StartServer,
 ) -> None:
-    """Neither the head of a request nor a body after the response may trickle."""
+    """The timeout applies to the head of a request, and to a body after the response."""
     server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="1")
 
-    async def end_of(head: bytes, trickle: bytes) -> None:
+    async def send_slowly(head: bytes, trickle: bytes) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(head)
         while not writer.transport.is_closing() and not reader.at_eof():
@@ -191,9 +191,9 @@ async def test_half_a_request_and_a_slow_one_end_and_a_session_does_not(
         writer.transport.abort()
 
     body = b"Content-Length: 1000000\r\n\r\n"
-    ends = ((HEAD[:-1], b""), (HEAD, b"a"), (HEAD + body, b"a"))
+    requests = ((HEAD[:-1], b""), (HEAD, b"a"), (HEAD + body, b"a"))
     async with connect_to(server, "?encoding=pcm_s16le&sample_rate=16000") as session:
-        ending = asyncio.gather(*(end_of(*request) for request in ends))
+        ending = asyncio.gather(*(send_slowly(*request) for request in requests))
         async with asyncio.timeout(60):
             while not ending.done():
                 await session.send(bytes(3200))
@@ -203,43 +203,43 @@ async def test_half_a_request_and_a_slow_one_end_and_a_session_does_not(
         assert '"done"' in [text async for text in session][-1]
 
 
-async def test_a_text_that_is_not_utf8_closes_the_connection(server: RunningServer) -> None:
+async def test_invalid_utf8_closes_the_connection(server: RunningServer) -> None:
     async with connect_to(server) as socket:
         await socket.send(b"\xff", text=True)
         assert await ServerSession(socket).receive_rest() == 1007
     assert "Traceback" not in server.log
 
 
-async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_refusals(
+async def test_sighup_reloads_keys_and_logs_no_secret(
     start_server: StartServer, tmp_path: Path
 ) -> None:
-    old, key, keys = "rse_no-more", "rse_in-a-url", tmp_path / "keys"
-    keys.write_text(f"alice:{hash_key(old).hex()}\nbob:{hash_key('bob').hex()}\n")
-    server = start_server(*TONES, RSE_KEYS_FILE=str(keys), RSE_LOG_FORMAT="json")
+    old_key, key, keys_file = "rse_no-more", "rse_in-a-url", tmp_path / "keys"
+    keys_file.write_text(f"alice:{hash_key(old_key).hex()}\nbob:{hash_key('bob').hex()}\n")
+    server = start_server(*TONES, RSE_KEYS_FILE=str(keys_file), RSE_LOG_FORMAT="json")
     headers = {"Authorization": f"Bearer {key}"}
     options = "?encoding=pcm_s16le&sample_rate=16000"
-    bearer = {"Authorization": f"Bearer {old}"}
-    of_bob = {"Authorization": "Bearer bob"}
+    alice_header = {"Authorization": f"Bearer {old_key}"}
+    bob_header = {"Authorization": "Bearer bob"}
     async with (
-        connect_to(server, options, additional_headers=bearer) as early,
-        connect_to(server, options, additional_headers=of_bob) as removed,
+        connect_to(server, options, additional_headers=alice_header) as kept_session,
+        connect_to(server, options, additional_headers=bob_header) as removed,
     ):
-        assert "ready" in await early.recv()
+        assert "ready" in await kept_session.recv()
         assert "ready" in await removed.recv()
-        keys.write_text(f"alice:{hash_key(key).hex()}\n")
+        keys_file.write_text(f"alice:{hash_key(key).hex()}\n")
         server.process.send_signal(signal.SIGHUP)
         await wait_until(lambda: "API keys reloaded" in server.log)
         async with httpx.AsyncClient(timeout=60) as client:
-            for offered, status in ((bearer, 401), (headers, 200)):
-                answer = await client.get(f"{server.url}/info", headers=offered)
-                assert answer.status_code == status
+            for header, status in ((alice_header, 401), (headers, 200)):
+                response = await client.get(f"{server.url}/info", headers=header)
+                assert response.status_code == status
         with pytest.raises(InvalidStatus):
             await connect_to(server, f"?token={key}")
         async with connect_to(server, f"?token={key}", additional_headers=headers) as socket:
             assert "bad_start" in await socket.recv()
         assert await ServerSession(removed).receive_rest() == 4401
         await asyncio.to_thread(server.terminate)
-        assert '"done"' in [text async for text in early][-1]  # a reload ends no other session
+        assert '"done"' in [text async for text in kept_session][-1]  # the reload did not end it
     lines = [json.loads(line) for line in server.log.splitlines()]
     assert key not in server.log
     assert not [line for line in lines if line["level"] == "error"]
@@ -251,13 +251,13 @@ async def test_keys_are_reloaded_and_the_log_has_no_queries_and_no_errors_of_ref
 # -- `python -m service` --------------------------------------------------------------------------
 
 
-async def test_the_command(start_server: StartServer) -> None:
+async def test_command_serves_the_shipped_weights(start_server: StartServer) -> None:
     server = start_server(
         *("service", "--port", "{port}", "--device", "cpu", "--model", "light"),
         OMP_NUM_THREADS="2",
     )
     assert server.url in server.log
-    assert len(process_tree(server.process.pid)[1:]) == 2  # a worker for each core
+    assert len(process_tree(server.process.pid)[1:]) == 2  # one worker per core
     async with httpx.AsyncClient(timeout=60) as client:
         info = (await client.get(f"{server.url}/info")).json()
     assert (info["model"], info["device"], info["ready"]) == ("light", "cpu", True)
@@ -278,7 +278,7 @@ async def test_the_command(start_server: StartServer) -> None:
     assert "Traceback" not in server.log
 
 
-def test_a_port_in_use_is_reported(start_server: StartServer) -> None:
+def test_port_in_use_is_reported(start_server: StartServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         server = start_server("service", "--port", port, "--model", "light", wait=False)
@@ -287,7 +287,7 @@ def test_a_port_in_use_is_reported(start_server: StartServer) -> None:
     assert "terminate called" not in server.log
 
 
-def test_damaged_weights_end_the_command(start_server: StartServer, tmp_path: Path) -> None:
+def test_corrupt_weights_end_the_command(start_server: StartServer, tmp_path: Path) -> None:
     weights = tmp_path / "mine.safetensors"
     weights.write_bytes((WEIGHTS / "light.safetensors").read_bytes()[:-100])
     shutil.copy(WEIGHTS / "light.json", weights.with_suffix(".json"))

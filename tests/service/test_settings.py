@@ -1,4 +1,4 @@
-"""Settings: defaults that serve, the environment, and values that stop the start."""
+"""Tests of the settings: environment variables, and invalid values."""
 
 import re
 
@@ -10,7 +10,7 @@ from service.settings import Settings, unknown_variables
 from tests.paths import REPOSITORY
 
 
-def test_environment_is_read_as_clients_send_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_and_origins_are_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     origins = "https://App.Example.org:443,http://a.b:80,https://a.b:80"
     monkeypatch.setenv("RSE_PORT", "9001")
     monkeypatch.setenv("RSE_ALLOWED_HOSTS", "[::1], 0:0:0:0:0:0:0:2, Music.example.org, *.test,")
@@ -21,14 +21,14 @@ def test_environment_is_read_as_clients_send_it(monkeypatch: pytest.MonkeyPatch)
     assert settings.allowed_origins == ("https://app.example.org", "http://a.b", "https://a.b:80")
 
 
-def test_the_document_lists_every_setting_and_no_other() -> None:
+def test_settings_document_lists_every_setting() -> None:
     page = (REPOSITORY / "service" / "SETTINGS.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `RSE_(\w+)` \|", page, re.MULTILINE)
     assert listed == [name.upper() for name in Settings.model_fields]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "music.local"])
-def test_an_address_that_others_reach_needs_keys_or_a_word(host: str) -> None:
+def test_public_address_requires_keys_or_allow_open(host: str) -> None:
     with pytest.raises(ValidationError, match="rse-transcribe keys new"):
         Settings(host=host)
     assert Settings(host=host, allow_open=True).host == host
@@ -54,11 +54,11 @@ def test_an_address_that_others_reach_needs_keys_or_a_word(host: str) -> None:
         ("trusted_proxies", "*,10.0.0.1"),
     ],
 )
-def test_nonsense_is_refused_by_name(name: str, value: object) -> None:
+def test_invalid_value_is_rejected_with_its_setting(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         Settings.model_validate({name: value})
 
 
-def test_unknown_variables_are_named() -> None:
+def test_unknown_variables_are_listed() -> None:
     names = ["RSE_X", "RSE_MAX_SESSION", "RSE_PORT", "rse_host", "PATH", KEY_VARIABLE]
     assert unknown_variables(names) == ["RSE_MAX_SESSION", "RSE_X"]

@@ -1,4 +1,4 @@
-"""The gate: which clients it admits over HTTP and websocket, and what the others receive."""
+"""Tests of the gate: which clients it admits, and which errors the others receive."""
 
 import time
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ def guarded(**settings: Any) -> Iterator[TestClient]:
 
 
 def run_silent_session(client: TestClient, **options: Any) -> str | None:
-    """A whole, silent session; the subprotocol chosen."""
+    """Run a session without audio. Return the accepted subprotocol."""
     with client.websocket_connect(ADDRESS, **options) as socket:
         start_session(socket)
         socket.send_text('{"type": "stop"}')
         assert receive_all(socket)[1] == 1000
-        chosen: str | None = socket.accepted_subprotocol
-        return chosen
+        subprotocol: str | None = socket.accepted_subprotocol
+        return subprotocol
 
 
 def handshake_rejection(client: TestClient, **options: Any) -> tuple[int, str]:
-    """Status and code of a handshake that is answered in HTTP."""
+    """Return the status and the code of a handshake that is rejected over HTTP."""
     with (
         pytest.raises(WebSocketDenialResponse) as denial,
         client.websocket_connect(ADDRESS, **options),
@@ -56,7 +56,7 @@ def browser_rejection(client: TestClient, **options: Any) -> tuple[str, int]:
     return messages[0]["code"], code
 
 
-def test_with_keys_the_page_and_the_probes_stay_open() -> None:
+def test_page_and_probes_need_no_key() -> None:
     with guarded() as client:
         for path in ("/", "/app.js", "/docs", "/openapi.json", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
@@ -68,21 +68,21 @@ def test_with_keys_the_page_and_the_probes_stay_open() -> None:
             assert client.get(path).json()["code"] == "unauthorized"
 
 
-def test_probes_need_no_key_below_the_path_of_a_proxy() -> None:
+def test_probes_below_a_proxy_path_need_no_key() -> None:
     with guarded() as client:
-        below = TestClient(client.app, root_path="/music")  # not started a second time
+        below = TestClient(client.app, root_path="/music")  # the application runs already
         assert below.get("/music/healthz").json() == {"status": "ok"}
         assert below.get("/music/info").status_code == 401
 
 
-def test_a_request_with_two_hosts_is_rejected() -> None:
+def test_request_with_two_hosts_is_rejected() -> None:
     with guarded() as client:
         hosts = [("Host", "testserver"), ("Host", "testserver")]
         response = client.get("/info", headers=[*hosts, ("Authorization", f"Bearer {ALICE}")])
         assert (response.status_code, response.json()["code"]) == (421, "host_not_allowed")
 
 
-def test_keys_right_and_wrong() -> None:
+def test_only_a_valid_bearer_key_is_accepted() -> None:
     wrong = ("", "Bearer", "Bearer ", f"Basic {ALICE}", ALICE, "Bearer x", f"Bearer {ALICE[:-1]}")
     with guarded() as client:
         for header in wrong:
@@ -96,7 +96,7 @@ def test_keys_right_and_wrong() -> None:
         assert client.post("/transcribe", headers=bearer(ALICE)).json()["code"] == "bad_upload"
 
 
-def test_a_token_opens_a_websocket_and_is_not_said_back() -> None:
+def test_token_opens_a_websocket_and_is_not_echoed() -> None:
     with guarded() as client:
         assert client.post("/token").status_code == 401
         response = client.post("/token", headers=bearer(ALICE))
@@ -107,7 +107,7 @@ def test_a_token_opens_a_websocket_and_is_not_said_back() -> None:
         assert run_silent_session(client, subprotocols=offered) == "rse.v1"
 
 
-def test_a_client_has_half_of_the_places() -> None:
+def test_client_may_use_half_of_the_slots() -> None:
     with (
         guarded(max_sessions=4, max_sessions_per_client="auto") as client,
         client.websocket_connect(ADDRESS, headers=bearer(ALICE)),
@@ -117,7 +117,7 @@ def test_a_client_has_half_of_the_places() -> None:
         assert run_silent_session(client, headers=bearer(BOB)) is None
 
 
-def test_a_key_may_have_limits_of_its_own() -> None:
+def test_limit_of_a_key_overrides_the_default() -> None:
     entry = f"alice:{hash_key(ALICE).hex()}:sessions=3"
     with ExitStack() as stack:
         client, _ = stack.enter_context(serving(keys=entry, max_sessions=4))
@@ -126,7 +126,7 @@ def test_a_key_may_have_limits_of_its_own() -> None:
         assert handshake_rejection(client, headers=bearer(ALICE)) == (429, "client_limit")
 
 
-def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
+def test_removed_key_and_its_tokens_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.app.KEYS_POLL_S", 0.01)
@@ -151,11 +151,11 @@ def test_a_removed_key_and_its_tokens_are_rejected_once_its_file_has_changed(
         ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
     ],
 )
-def test_a_network_of_ipv6_is_one_client(address: str, client: str) -> None:
+def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
     assert client_name_for((address, 9)) == f"address {client}"
 
 
-def test_a_proxy_that_can_try_another_server_gets_an_http_status() -> None:
+def test_proxy_can_request_rejection_by_http_status() -> None:
     to_page = {"Origin": "http://testserver"}
     for_proxy = {**to_page, "X-Refuse-With": "status", **bearer(ALICE)}
     with guarded(max_sessions=1) as client:
@@ -182,7 +182,7 @@ LISTED = {"music.example.org": 200, "192.0.2.7": 421, "evil.com:8000": 421}
         ({"keys": KEYS, "allowed_hosts": ("music.example.org",)}, LISTED),
     ],
 )
-def test_the_names_that_are_answered(settings: dict[str, Any], statuses: dict[str, int]) -> None:
+def test_only_allowed_hosts_are_served(settings: dict[str, Any], statuses: dict[str, int]) -> None:
     with serving(**settings) as (client, _):
         for host, status in statuses.items():
             headers = {"Host": host, **bearer(ALICE)}
@@ -195,7 +195,7 @@ def test_the_names_that_are_answered(settings: dict[str, Any], statuses: dict[st
                 assert handshake_rejection(client, headers=from_there) == (421, "host_not_allowed")
 
 
-def test_pages_from_elsewhere_open_no_socket_and_upload_nothing() -> None:
+def test_foreign_origins_are_rejected() -> None:
     with serving() as (client, _):
         headers = {"Origin": "http://evil.example"}
         assert handshake_rejection(client, headers=headers) == (403, "origin_not_allowed")
@@ -205,19 +205,19 @@ def test_pages_from_elsewhere_open_no_socket_and_upload_nothing() -> None:
         assert "Access-Control-Allow-Origin" not in response.headers
 
 
-def test_pages_of_allowed_origins_may() -> None:
+def test_allowed_origins_may_use_the_service() -> None:
     origin = "https://app.example.org"
     with guarded(allowed_origins=(origin,)) as client:
-        asked = {
+        headers = {
             "Origin": origin,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization",
         }
-        preflight = client.options("/token", headers=asked)
+        preflight = client.options("/token", headers=headers)
         assert preflight.status_code == 200
         assert preflight.headers["Access-Control-Allow-Origin"] == origin
-        asked["Origin"] = "https://x.y"
-        assert client.options("/token", headers=asked).status_code == 400
+        headers["Origin"] = "https://x.y"
+        assert client.options("/token", headers=headers).status_code == 400
         response = client.post("/token", headers={"Origin": origin, **bearer(ALICE)})
         assert response.headers["Access-Control-Allow-Origin"] == origin
         offered = ["rse.v1", f"rse.token.{response.json()['token']}"]
@@ -226,7 +226,7 @@ def test_pages_of_allowed_origins_may() -> None:
         )
 
 
-# -- Host and Origin, as they are and as an attacker writes them -----------------------------------
+# -- Host and Origin ------------------------------------------------------------------------------
 
 OWN = ("localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:8000")
 OTHER = (
@@ -237,11 +237,11 @@ OTHER = (
 
 
 @pytest.mark.parametrize("host", [*OWN, *OTHER])
-def test_names_of_loopback_and_others(host: str | None) -> None:
+def test_only_loopback_names_are_loopback_hosts(host: str | None) -> None:
     assert host_allowed(host, LOOPBACK_HOSTS) == (host in OWN)
 
 
-def test_names_that_are_allowed() -> None:
+def test_wildcard_hosts_match_subdomains_only() -> None:
     assert host_allowed("music.example.org:443", ("music.example.org",))
     assert host_allowed("a.example.org", ("*.example.org",))
     assert not host_allowed("example.org", ("*.example.org",))
@@ -263,7 +263,7 @@ ALLOWED = ("https://app.example.org", "capacitor://localhost")
         ("capacitor://localhost", "api.example.org"),
     ],
 )
-def test_own_pages_and_allowed_ones(origin: str | None, host: str) -> None:
+def test_same_and_allowed_origins_are_accepted(origin: str | None, host: str) -> None:
     assert origin_allowed(origin, host, ALLOWED)
 
 
@@ -277,5 +277,5 @@ def test_own_pages_and_allowed_ones(origin: str | None, host: str) -> None:
         *("https://app.example.org.evil.example", "https://app.example.org:444", "\xff\x00"),
     ],
 )
-def test_foreign_and_malformed_origins(origin: str) -> None:
+def test_foreign_and_malformed_origins_are_rejected(origin: str) -> None:
     assert not origin_allowed(origin, "localhost:8000", ALLOWED)

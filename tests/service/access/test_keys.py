@@ -1,4 +1,4 @@
-"""API keys: made, kept as hashes, read from a file and from a setting."""
+"""Tests of API keys: creating them, and reading them from a file and a setting."""
 
 import os
 from pathlib import Path
@@ -10,15 +10,15 @@ from service.access.keys import Keys, KeysError, hash_key, main
 DIGEST = "0" * 64
 
 
-def test_a_new_key_opens_what_its_line_is_in(
+def test_new_key_is_accepted_from_the_keys_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", "alice"]) == 0
-    said = capsys.readouterr()
-    secret = said.err.split()[-1]
-    assert secret not in said.out
+    output = capsys.readouterr()
+    secret = output.err.split()[-1]
+    assert secret not in output.out
     path = tmp_path / "keys"
-    path.write_text("# who may\n\n" + said.out + f"bob:{DIGEST} # his\n")
+    path.write_text("# a comment\n\n" + output.out + f"bob:{DIGEST} # another\n")
     keys = Keys(f"carol:{hash_key('rse_c').hex()}", str(path))
     assert keys.client(secret) == "key alice"
     assert keys.client("rse_c") == "key carol"
@@ -36,14 +36,14 @@ def test_a_new_key_opens_what_its_line_is_in(
         f"alice:{DIGEST}:uploads=0",
     ],
 )
-def test_malformed_entries_are_reported_with_their_line(tmp_path: Path, entry: str) -> None:
+def test_malformed_entry_is_reported_with_its_line(tmp_path: Path, entry: str) -> None:
     path = tmp_path / "keys"
     path.write_text(f"\n{entry}\n")
     with pytest.raises(KeysError, match="line 2"):
         Keys("", str(path))
 
 
-def test_what_is_there_twice_or_not_there(
+def test_duplicate_and_missing_keys_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(KeysError, match="alice"):
@@ -56,7 +56,7 @@ def test_what_is_there_twice_or_not_there(
     assert capsys.readouterr().out == ""
 
 
-def test_an_entry_may_have_limits_of_its_own() -> None:
+def test_entry_sets_limits_of_its_client() -> None:
     keys = Keys(f"school:{DIGEST}:sessions=30:uploads=8 bob:{DIGEST[1:]}1")
     assert keys.limit("key school", "sessions") == 30
     assert keys.limit("key school", "uploads") == 8
@@ -64,7 +64,7 @@ def test_an_entry_may_have_limits_of_its_own() -> None:
     assert keys.limit("address 192.0.2.7", "sessions") is None
 
 
-def test_a_changed_file_is_read_again_unless_it_is_invalid(tmp_path: Path) -> None:
+def test_changed_file_is_reloaded_unless_invalid(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     alice, bob = (f"{name}:{hash_key(name).hex()}\n" for name in ("alice", "bob"))
     path.write_text(alice)

@@ -17,7 +17,7 @@ import pytest
 from tests.paths import REPOSITORY
 from tests.service.servers import reserved_port, wait_for_response
 
-PATIENCE_S = 280.0  # a deployment needs seconds, but longer on a busy machine
+TIMEOUT_S = 280.0  # a deployment needs seconds, but longer on a busy machine
 
 KEY = "a key of the tests"
 
@@ -58,16 +58,16 @@ class Cluster:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/music"
 
-    def processes(self, of: bytes = b"") -> list[int]:
+    def processes(self, command: bytes = b"") -> list[int]:
         """Return the IDs of processes whose command line contains `of`."""
-        found = []
+        pids = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                number = int(folder.name)
-                ours = os.getsid(number) == self.session
-                if ours and of in (folder / "cmdline").read_bytes():
-                    found.append(number)
-        return found
+                pid = int(folder.name)
+                is_ours = os.getsid(pid) == self.session
+                if is_ours and command in (folder / "cmdline").read_bytes():
+                    pids.append(pid)
+        return pids
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with (
         reservation,
         log.open("wb") as output,
-        tempfile.TemporaryDirectory(prefix="rse") as short,  # paths of sockets are limited
+        tempfile.TemporaryDirectory(prefix="rse") as short_folder,  # paths of sockets are limited
         subprocess.Popen(
-            [sys.executable, "-m", "tests.service.cluster.drive", str(port), short],
+            [sys.executable, "-m", "tests.service.cluster.drive", str(port), short_folder],
             cwd=REPOSITORY,
             env={**os.environ, **ENVIRONMENT},
             stdin=subprocess.PIPE,
@@ -92,8 +92,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         try:
             wait_for_response(f"{running.url}/readyz", driver, log)
             yield running
-            driver.communicate(timeout=PATIENCE_S)  # it exits at the end of its input
+            driver.communicate(timeout=TIMEOUT_S)  # it exits at the end of its input
         finally:
-            for number in running.processes():
+            for pid in running.processes():
                 with suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)

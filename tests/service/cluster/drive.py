@@ -1,6 +1,6 @@
 """Ray Serve on this machine, for tests: `python -m tests.service.cluster.drive PORT FOLDER`.
 
-Validates docker/serve.yaml first. Ends when its standard input does.
+Validates docker/serve.yaml first. Exits at the end of its standard input.
 """
 
 import sys

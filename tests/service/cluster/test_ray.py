@@ -1,4 +1,4 @@
-"""The service on Ray Serve returns the notes of a single process, even if replicas die."""
+"""Tests of the service on Ray Serve: it returns the notes of a single process."""
 
 import asyncio
 import json
@@ -22,14 +22,14 @@ from service.settings import Settings
 from tests.fakes import play
 from tests.paths import REPOSITORY
 from tests.service.apps import RATE_HZ, START, chunks, pcm16, perform, serving, sound_file
-from tests.service.cluster.conftest import KEY, PATIENCE_S, Cluster
+from tests.service.cluster.conftest import KEY, TIMEOUT_S, Cluster
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
 CHORDS = [(pitch, 0.5 * n, 0.5 * n + 0.45) for n in range(8) for pitch in (57, 64, 69)]
 SAMPLES = play(CHORDS, 4.1, RATE_HZ, 0.1)
 AUDIO = pcm16(SAMPLES)
-KEYED = {"Authorization": f"Bearer {KEY}"}
-PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_timeout": PATIENCE_S}
+KEY_HEADER = {"Authorization": f"Bearer {KEY}"}
+LONG_TIMEOUTS: dict[str, Any] = {"open_timeout": TIMEOUT_S, "ping_timeout": TIMEOUT_S}
 
 pytestmark = pytest.mark.timeout(900)  # usually a minute, longer on a busy machine
 
@@ -50,7 +50,7 @@ def expected() -> list[dict[str, Any]]:
         return notes(perform(client, AUDIO)[1])
 
 
-def test_the_config_file_agrees_with_the_settings(
+def test_serve_yaml_has_valid_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (application,) = yaml.safe_load(CONFIG.read_text())["applications"]
@@ -62,62 +62,64 @@ def test_the_config_file_agrees_with_the_settings(
     Settings()
 
 
-def test_the_service_is_that_of_the_single_process(
+def test_ray_returns_the_notes_of_a_single_process(
     cluster: Cluster, expected: list[dict[str, Any]]
 ) -> None:
     address = f"ws{cluster.url.removeprefix('http')}/ws/transcribe"
-    with connect(address, **PATIENT, compression=None, additional_headers=KEYED) as socket:
+    with connect(
+        address, **LONG_TIMEOUTS, compression=None, additional_headers=KEY_HEADER
+    ) as socket:
         socket.send(json.dumps(START))
         for chunk in chunks(AUDIO, 882):
             socket.send(chunk)
         socket.send('{"type": "stop"}')
         assert notes([json.loads(message) for message in socket]) == expected
-    with httpx.Client(base_url=cluster.url, timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=cluster.url, timeout=TIMEOUT_S) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         assert client.get("/readyz").json()["max_sessions"] == 4
         assert client.get("/info").status_code == 401
-        client.headers.update(KEYED)
+        client.headers.update(KEY_HEADER)
         assert client.get("/info").json()["model"] == "live"
         assert "rse_sessions " in client.get("/metrics").text
         assert "<html" in client.get("/").text
         assert client.get("/info", headers={"Host": "elsewhere.example"}).status_code == 421
-        answer = client.post("/transcribe", files={"file": sound_file(SAMPLES)})
-        assert answer.content.startswith(b"MThd")
+        response = client.post("/transcribe", files={"file": sound_file(SAMPLES)})
+        assert response.content.startswith(b"MThd")
 
 
-async def test_clients_resume_if_their_replica_dies(
+async def test_client_resumes_after_its_replica_was_killed(
     cluster: Cluster, expected: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(session, "OPEN_TIMEOUT_S", TIMEOUT_S)
     monkeypatch.setenv("RSE_KEY", KEY)
     client = TranscriptionClient(
         cluster.url,
         Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ),
-        give_up_s=PATIENCE_S,
-        stall_timeout_s=PATIENCE_S,
+        give_up_s=TIMEOUT_S,
+        stall_timeout_s=TIMEOUT_S,
     )
     client.start()
-    heard: list[dict[str, Any]] = []
-    breaks = 0
+    received: list[dict[str, Any]] = []
+    disconnections = 0
 
-    async def listen() -> None:
-        nonlocal breaks
+    async def receive() -> None:
+        nonlocal disconnections
         async for event in client:
-            breaks += isinstance(event, Disconnected)
+            disconnections += isinstance(event, Disconnected)
             if isinstance(event, NoteOn | NoteOff):
-                heard.append(event.model_dump(exclude={"seq"}, exclude_none=True))
+                received.append(event.model_dump(exclude={"seq"}, exclude_none=True))
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(listen())
+        group.create_task(receive())
         for number, chunk in enumerate(chunks(AUDIO, 8_820)):
             await client.send(chunk)
             if number == len(AUDIO) // 8_820 // 2:
-                async with asyncio.timeout(PATIENCE_S):
-                    while not heard:
+                async with asyncio.timeout(TIMEOUT_S):
+                    while not received:
                         await asyncio.sleep(0.01)
                 for pid in await asyncio.to_thread(cluster.processes, b"ServeReplica"):
                     os.kill(pid, signal.SIGKILL)
         await client.stop()
         await client.close()
-    assert breaks
-    assert heard == expected  # not one lost, stuck or reported twice
+    assert disconnections
+    assert received == expected  # no note is lost, stuck or reported twice

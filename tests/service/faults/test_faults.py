@@ -1,4 +1,4 @@
-"""Clients that vanish: a server in a process of its own outlives them and gives all back."""
+"""Test of clients that disconnect abruptly: the server must release all their resources."""
 
 import asyncio
 import os
@@ -13,11 +13,8 @@ import pytest
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
 from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
 
-VISITORS = 50
-# asyncio keeps the threads that it has begun for blocking calls, up to so many.
-POOL_THREADS = min(32, (os.cpu_count() or 1) + 4)
-
-
+CLIENTS = 50
+POOL_THREADS = min(32, (os.cpu_count() or 1) + 4)  # asyncio keeps these for blocking calls
 HANDSHAKE = (
     "GET /ws/transcribe HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
     "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -31,8 +28,8 @@ UPLOAD = (
 
 
 @dataclass(frozen=True)
-class Held:
-    """Things that a server must give back."""
+class Resources:
+    """Resources that a server uses."""
 
     sessions: int
     uploads: int
@@ -41,11 +38,11 @@ class Held:
     threads: int
 
     @classmethod
-    def by(cls, server: RunningServer) -> Self:
-        """Skips the test on a system without /proc."""
+    def of(cls, server: RunningServer) -> Self:
+        """Return the resources that a server uses now. Skip the test without /proc."""
         process = Path(f"/proc/{server.process.pid}")
         if not process.exists():
-            pytest.skip("this system does not say what a process holds")
+            pytest.skip("/proc is not available on this system")
         text = httpx.get(f"{server.url}/metrics", timeout=60, verify=False).text
         metrics = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
         return cls(
@@ -57,49 +54,49 @@ class Held:
         )
 
 
-async def cut_off(server: RunningServer, request: bytes, at: int) -> None:
-    """Sends the first bytes of a request and resets the connection."""
+async def reset_after(server: RunningServer, request: bytes, byte_count: int) -> None:
+    """Send the first bytes of a request and reset the connection."""
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(request[:at])
+    writer.write(request[:byte_count])
     await writer.drain()
     writer.transport.abort()
 
 
-async def vanish(server: RunningServer, dice: random.Random) -> None:
-    """Opens a session, or half of one, and is gone without a word."""
-    match dice.randrange(6):
+async def disconnect_abruptly(server: RunningServer, rng: random.Random) -> None:
+    """Start a session or an upload, and reset the connection at a random moment."""
+    match rng.randrange(6):
         case 0:
             request = HANDSHAKE.format(port=server.port).encode()
-            await cut_off(server, request, dice.randrange(len(request) + 1))
+            await reset_after(server, request, rng.randrange(len(request) + 1))
         case 1:
             request = UPLOAD.format(port=server.port).encode() + bytes(2_000_000)
-            await cut_off(server, request, dice.randrange(len(request)))
+            await reset_after(server, request, rng.randrange(len(request)))
         case _:
             async with connect_to(server) as socket:
                 session = ServerSession(socket)
-                if dice.random() < 0.9:
+                if rng.random() < 0.9:
                     await session.start()
-                    await session.play(AUDIO[: dice.randrange(len(AUDIO))])
-                    await asyncio.sleep(dice.uniform(0, 0.2))
-                if dice.random() < 0.3:
+                    await session.play(AUDIO[: rng.randrange(len(AUDIO))])
+                    await asyncio.sleep(rng.uniform(0, 0.2))
+                if rng.random() < 0.3:
                     await socket.send('{"type": "stop"}')
                 socket.transport.abort()
 
 
-async def test_visitors_killed_at_random_moments_leave_nothing_behind(
+async def test_disconnected_clients_leak_no_resources(
     start_server: StartServer,
 ) -> None:
-    server = start_server(*TONES, RSE_MAX_SESSIONS=str(VISITORS))
+    server = start_server(*TONES, RSE_MAX_SESSIONS=str(CLIENTS))
     await check_transcription(server)
-    await wait_until(lambda: Held.by(server).sessions == 0, lambda: Held.by(server))
-    before = Held.by(server)
-    dice = random.Random(7)
+    await wait_until(lambda: Resources.of(server).sessions == 0, lambda: Resources.of(server))
+    before = Resources.of(server)
+    rng = random.Random(7)
     async with asyncio.TaskGroup() as group:
-        for _ in range(VISITORS):
-            group.create_task(vanish(server, random.Random(dice.random())))
+        for _ in range(CLIENTS):
+            group.create_task(disconnect_abruptly(server, random.Random(rng.random())))
 
-    def all_given_back() -> bool:
-        now = Held.by(server)
+    def all_released() -> bool:
+        now = Resources.of(server)
         return (
             now.sessions == now.uploads == 0
             and now.tasks <= before.tasks
@@ -107,6 +104,6 @@ async def test_visitors_killed_at_random_moments_leave_nothing_behind(
             and now.threads <= before.threads + POOL_THREADS
         )
 
-    await wait_until(all_given_back, lambda: (before, Held.by(server)))
+    await wait_until(all_released, lambda: (before, Resources.of(server)))
     await check_transcription(server)
     assert "Traceback" not in server.log

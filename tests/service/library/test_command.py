@@ -1,4 +1,4 @@
-"""``rse-transcribe``: recordings to files, one clear line for what goes wrong."""
+"""Tests of the command ``rse-transcribe``: its output files and its error messages."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def album(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_recording_becomes_a_midi_file(
+def test_output_file_has_the_format_of_its_name(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "song.mid"
@@ -50,7 +50,7 @@ def test_a_recording_becomes_a_midi_file(
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
 
-def test_the_tempo_of_the_file_is_chosen_or_the_standard(album: Path) -> None:
+def test_bpm_sets_the_tempo_of_the_midi_file(album: Path) -> None:
     assert command.main([str(album / "one.wav"), "--bpm", "96"]) == 0
     assert command.main([str(album / "two.wav")]) == 0  # three notes
     for name, bpm in (("one", 96), ("two", 120)):
@@ -58,27 +58,27 @@ def test_the_tempo_of_the_file_is_chosen_or_the_standard(album: Path) -> None:
         assert reported == [60_000_000 // bpm]
 
 
-def test_files_that_exist_are_kept_unless_forced(
+def test_existing_files_are_replaced_only_with_force(
     album: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = album / "one.mid"
-    kept.mkdir()
+    target = album / "one.mid"
+    target.mkdir()
     assert command.main([str(album / "one.wav"), "--force"]) == 1
-    assert capsys.readouterr().err == f"{album / 'one.wav'}: {kept} is a folder\n"
-    kept.rmdir()
-    kept.write_text("of yesterday")
+    assert capsys.readouterr().err == f"{album / 'one.wav'}: {target} is a folder\n"
+    target.rmdir()
+    target.write_text("of yesterday")
     assert command.main([str(album)]) == 1
     assert (album / "two.mid").exists()
-    assert kept.read_text() == "of yesterday"
+    assert target.read_text() == "of yesterday"
     assert (
         capsys.readouterr().err
-        == f"{album / 'one.wav'}: {kept} exists; use --force to replace it\n"
+        == f"{album / 'one.wav'}: {target} exists; use --force to replace it\n"
     )
     assert command.main([str(album), "--force"]) == 0
-    assert pitches_of(kept.read_bytes()) == PITCHES
+    assert pitches_of(target.read_bytes()) == PITCHES
 
 
-def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_output_is_csv(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([str(album / "one.wav"), "-o", "-"]) == 0
     head, *rows = csv.reader(capsys.readouterr().out.splitlines())
     assert head == list(CSV_FIELDS)
@@ -86,7 +86,7 @@ def test_standard_output_gets_a_table(album: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "musicxml", "mxl"])
-def test_a_batch_has_the_stated_format(album: Path, tmp_path: Path, kind: str) -> None:
+def test_format_option_applies_to_all_files(album: Path, tmp_path: Path, kind: str) -> None:
     assert command.main([str(album), "-o", str(tmp_path / "out"), "--format", kind]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         f"one.{kind}",
@@ -94,7 +94,7 @@ def test_a_batch_has_the_stated_format(album: Path, tmp_path: Path, kind: str) -
     ]
 
 
-def test_a_format_that_contradicts_the_output_is_rejected(
+def test_format_that_contradicts_the_output_is_rejected(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = str(album / "one.wav")
@@ -108,8 +108,8 @@ def test_a_format_that_contradicts_the_output_is_rejected(
     assert score.read_bytes().startswith(b"<?xml")
 
 
-OURS = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"}
-FAKE = """if True:
+ENVIRONMENT = {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'service' / 'library'}"}
+FAKE_COMMAND = """if True:
     import sys, rse_transcribe.recordings
     from rse_transcribe import command
     from tests.fakes import FakeTranscriber
@@ -120,22 +120,22 @@ FAKE = """if True:
 
 
 @pytest.mark.parametrize("arguments", [["album/one.wav", "-o", "-"], ["--help"]])
-def test_a_reader_that_goes_away_gets_no_traceback(album: Path, arguments: list[str]) -> None:
+def test_closed_output_pipe_prints_no_traceback(album: Path, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    with open(writing, "w") as gone:
-        done = subprocess.run(
-            [sys.executable, "-c", FAKE, *arguments],
+    with open(writing, "w") as closed:
+        completed = subprocess.run(
+            [sys.executable, "-c", FAKE_COMMAND, *arguments],
             cwd=album.parent,
-            env=OURS,
-            stdout=gone,
+            env=ENVIRONMENT,
+            stdout=closed,
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (completed.returncode, completed.stderr) == (1, "")
 
 
-def test_a_name_that_the_output_cannot_take_is_escaped(
+def test_file_name_that_stdout_cannot_encode_is_escaped(
     album: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = os.fsdecode(b"caf\xe9")  # Latin-1, as on an old disk
@@ -148,7 +148,7 @@ def test_a_name_that_the_output_cannot_take_is_escaped(
     assert "caf\\udce9.wav: 3 notes" in out.read()
 
 
-def test_a_batch_survives_each_of_its_files(
+def test_batch_continues_after_bad_files(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (album / "text.wav").write_text("no sound")
@@ -157,12 +157,12 @@ def test_a_batch_survives_each_of_its_files(
     (album / "one.flac").write_bytes(sound_file(kind="FLAC"))
     (album / "cover\n.jpg").touch()
     (album / "one.mid").touch()
-    os.mkfifo(album / "pipe.wav")  # nobody writes to it
+    os.mkfifo(album / "pipe.wav")  # without a writer
     for number in range(3):
         (album / f"z{number}.txt").touch()
     (album / "locked").mkdir()
     long, out = "a" * 252, tmp_path / "midi"
-    (album / long).write_bytes((album / "one.wav").read_bytes())  # its result's name is too long
+    (album / long).write_bytes((album / "one.wav").read_bytes())  # the name plus .mid is too long
     (out / "two.mid").mkdir(parents=True)
     scandir = os.scandir
 
@@ -172,8 +172,8 @@ def test_a_batch_survives_each_of_its_files(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    given = [album, album / "Sonata No. 5 in C", "b" * 300, "https://a.org/b.wav", album / long]
-    assert command.main([*map(str, given), str(album / "gone.wav"), "-o", str(out)]) == 1
+    paths = [album, album / "Sonata No. 5 in C", "b" * 300, "https://a.org/b.wav", album / long]
+    assert command.main([*map(str, paths), str(album / "gone.wav"), "-o", str(out)]) == 1
     assert sorted(path.name for path in out.iterdir()) == [
         "Sonata No. 5 in C.mid",
         "one.flac.mid",
@@ -202,47 +202,47 @@ def test_linked_folders_are_searched_once(album: Path, tmp_path: Path) -> None:
     (album / "a linked folder").symlink_to(other)
     (album / "a loop").symlink_to(album)
     (other / "back").symlink_to(album)
-    found = find_recordings([str(album)])
-    assert [str(path) for path in found.recordings.values()] == [
+    inputs = find_recordings([str(album)])
+    assert [str(path) for path in inputs.recordings.values()] == [
         "a linked folder/three.wav",
         "one.wav",
         "two.wav",
     ]
-    assert not found.errors
+    assert not inputs.errors
 
 
-def test_of_two_recordings_with_one_name_the_second_fails(
+def test_second_recording_with_the_same_output_is_skipped(
     album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other").mkdir()
     other, out = tmp_path / "other" / "one.wav", tmp_path / "midi"
     shutil.copy(album / "one.wav", other)
-    given = [album / "one.wav", other, album / "two.wav"]
-    assert command.main([*map(str, given), "-o", f"{out}/"]) == 1
+    paths = [album / "one.wav", other, album / "two.wav"]
+    assert command.main([*map(str, paths), "-o", f"{out}/"]) == 1
     assert sorted(path.name for path in out.iterdir()) == ["one.wav.mid", "two.mid"]
-    said = capsys.readouterr().err
-    also = f"skipped, because {album / 'one.wav'} also writes to {out / 'one.wav.mid'}"
-    assert said == f"{other}: {also}; rename one\n"
+    output = capsys.readouterr().err
+    reason = f"skipped, because {album / 'one.wav'} also writes to {out / 'one.wav.mid'}"
+    assert output == f"{other}: {reason}; rename one\n"
 
 
-@pytest.mark.parametrize("fault", [EngineError("the worker\ndied"), OSError(11, "no process")])
-def test_a_worker_that_does_not_start_is_one_line(
+@pytest.mark.parametrize("error", [EngineError("the worker\ndied"), OSError(11, "no process")])
+def test_worker_start_failure_is_one_line(
     album: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    fault: Exception,
+    error: Exception,
 ) -> None:
     def start(*_: object, **__: object) -> None:
-        raise fault
+        raise error
 
     monkeypatch.setattr("rse_transcribe.recordings.Transcriber", start)
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([str(album)])
-    assert end.value.code == 1
-    assert capsys.readouterr().err == f"rse-transcribe: {fault}\n".replace("r\nd", "r\\nd")
+    assert exit_info.value.code == 1
+    assert capsys.readouterr().err == f"rse-transcribe: {error}\n".replace("r\nd", "r\\nd")
 
 
-def test_an_output_that_cannot_be_written_is_found_before_the_work(
+def test_unwritable_output_is_reported_before_loading(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -251,7 +251,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_work(
     assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
 
 
-def test_a_full_disk_leaves_no_half_file(
+def test_full_disk_leaves_the_old_file(
     album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -262,13 +262,13 @@ def test_a_full_disk_leaves_no_half_file(
         result = album / f"one.{ending}"
         result.write_text("of yesterday")
         assert command.main([str(album / "one.wav"), "-o", str(result), "--force"]) == 1
-        said = capsys.readouterr().err
-        assert said == f"{album / 'one.wav'}: {result}: No space left on device\n"
+        output = capsys.readouterr().err
+        assert output == f"{album / 'one.wav'}: {result}: No space left on device\n"
         assert result.read_text() == "of yesterday"
     assert len(list(album.iterdir())) == 5
 
 
-def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_transcribed(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (album / "one.wav").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert command.main(["-", "-o", str(album / "in.mid")]) == 0
@@ -276,7 +276,7 @@ def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["{empty}"], "no recordings in {empty}"),
         (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
@@ -297,21 +297,21 @@ def test_standard_input(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([], "the following arguments are required: RECORDING"),
     ],
 )
-def test_wrong_usage_is_one_line(
+def test_usage_error_is_one_line(
     album: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    complaint: str,
+    message: str,
 ) -> None:
     (tmp_path / "empty").mkdir()
     names = {"empty": tmp_path / "empty", "one": album / "one.wav", "album": album}
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([argument.format(**names) for argument in arguments])
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"rse-transcribe: {complaint.format(**names)}")
-    assert said.count("\n") == 1
+    assert exit_info.value.code == 2
+    output = capsys.readouterr().err
+    assert output.startswith(f"rse-transcribe: {message.format(**names)}")
+    assert output.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -322,19 +322,17 @@ def test_wrong_usage_is_one_line(
         "evaluate musicnet",
     ],
 )
-def test_help_of_every_program_fits_a_screen(
-    arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
+def test_help_fits_a_screen(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
         command.main([*arguments.split(), "--help"])
-    assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"usage: rse-transcribe {arguments.partition(' ')[0]}")
-    assert len(said.splitlines()) <= 24
-    assert max(map(len, said.splitlines())) < 80
+    assert exit_info.value.code == 0
+    output = capsys.readouterr().out
+    assert output.startswith(f"usage: rse-transcribe {arguments.partition(' ')[0]}")
+    assert len(output.splitlines()) <= 24
+    assert max(map(len, output.splitlines())) < 80
 
 
-def test_a_program_ends_with_its_own_status(
+def test_subcommand_returns_its_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(["keys", "new", "a:b"]) == 2
@@ -342,7 +340,7 @@ def test_a_program_ends_with_its_own_status(
     assert "rse-transcribe evaluate: no audio" in capsys.readouterr().err
 
 
-def test_a_missing_extra_is_named(
+def test_missing_extra_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tyro", None)

@@ -1,4 +1,4 @@
-"""``rse-transcribe --server``: the files of the command alone, and what goes wrong on the way."""
+"""Tests of ``rse-transcribe --server``: its output files, retries and error messages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,68 +33,66 @@ def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("ending", ["mid", "json", "csv"])
 @pytest.mark.parametrize("damaged", [False, True])
-def test_the_files_are_those_of_the_command_alone(
+def test_server_option_gives_the_files_of_a_local_run(
     url: str, song: Path, capsys: pytest.CaptureFixture[str], ending: str, damaged: bool
 ) -> None:
     data = song.read_bytes()
     if damaged:
         song.write_bytes(data[: len(data) * 2 // 3] + bytes(1000) + data[-200:])
-    said: list[str] = []
-    made: list[bytes] = []
-    for where in ([], ["--server", url]):
-        out = song.with_name(f"{len(made)}.{ending}")
+    output: list[str] = []
+    results: list[bytes] = []
+    for location in ([], ["--server", url]):
+        out = song.with_name(f"{len(results)}.{ending}")
         options = ["-o", str(out), "--lookahead-ms", "150", "--bends"]
-        assert command.main([str(song), *options, *where]) == damaged
-        said.append(capsys.readouterr().err.replace(" (undecodable)", ""))
-        made.append(out.read_bytes())
-    assert made[0] == made[1]
-    assert said[0] == said[1]
+        assert command.main([str(song), *options, *location]) == damaged
+        output.append(capsys.readouterr().err.replace(" (undecodable)", ""))
+        results.append(out.read_bytes())
+    assert results[0] == results[1]
+    assert output[0] == output[1]
 
 
-def test_a_refusal_and_a_service_that_is_not_there(
+def test_rejected_key_and_missing_service_keep_the_old_file(
     url: str, song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     song.with_suffix(".mid").write_text("of yesterday")
     monkeypatch.setenv("RSE_KEY", "wrong")
     assert command.main([str(song), "--force", "--server", url]) == 1
-    said = capsys.readouterr().err
-    assert said == f"{song}: no valid API key or token (unauthorized)\n"
+    output = capsys.readouterr().err
+    assert output == f"{song}: no valid API key or token (unauthorized)\n"
     with unused_address() as empty:
         assert command.main([str(song), "--force", "--server", empty]) == 1
-    said = capsys.readouterr().err
-    assert "cannot connect" in said
-    assert said.endswith("; `rse-transcribe serve` starts a service\n")
+    output = capsys.readouterr().err
+    assert "cannot connect" in output
+    assert output.endswith("; `rse-transcribe serve` starts a service\n")
     assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
-@pytest.mark.parametrize(("refusals", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
-def test_a_busy_service_is_asked_again(
+@pytest.mark.parametrize(("rejections", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
+def test_busy_service_is_retried(
     url: str,
     song: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    refusals: int,
+    rejections: int,
     status: int,
 ) -> None:
-    ask, busy = (
-        remote._response_lines,
-        [remote.ServiceError("all places are taken", 0.0)] * refusals,
-    )
+    send_request = remote._response_lines
+    errors = [remote.ServiceError("no slot is free", 0.0)] * rejections
 
-    def answer(connection: Any, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
-        if busy:
+    def respond(connection: Any, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
+        if errors:
             file.read(1000)
-            raise busy.pop()
-        return ask(connection, target, file)
+            raise errors.pop()
+        return send_request(connection, target, file)
 
-    monkeypatch.setattr(remote, "_response_lines", answer)
+    monkeypatch.setattr(remote, "_response_lines", respond)
     assert command.main([str(song), "--server", url]) == status
-    assert not busy
-    assert capsys.readouterr().err.count("all places are taken") == 1 + status
+    assert not errors
+    assert capsys.readouterr().err.count("no slot is free") == 1 + status
 
 
 @pytest.mark.parametrize("url", ["http://localhost:80x", "http://my host:8000", "ws://a"])
-def test_an_impossible_address_is_named(
+def test_invalid_address_is_reported(
     song: Path, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:
     assert command.main([str(song), "--server", url]) == 1

@@ -1,4 +1,4 @@
-"""Methods of a transcription, and other functions of the library."""
+"""Tests of the methods of a transcription, and of the library's other functions."""
 
 import importlib
 import os
@@ -23,7 +23,9 @@ def transcription() -> rse_transcribe.Transcription:
     return rse_transcribe.transcribe(melody(), RATE_HZ, model=FakeTranscriber())
 
 
-def test_midi_files(transcription: rse_transcribe.Transcription, tmp_path: Path) -> None:
+def test_midi_has_tempo_and_notes(
+    transcription: rse_transcribe.Transcription, tmp_path: Path
+) -> None:
     transcription.save(tmp_path / "song.mid", tempo=75)
     assert (tmp_path / "song.mid").read_bytes() == transcription.midi(75)
     opened = pretty_midi.PrettyMIDI(str(tmp_path / "song.mid"))
@@ -37,7 +39,7 @@ def test_midi_files(transcription: rse_transcribe.Transcription, tmp_path: Path)
         transcription.save(tmp_path / "song.wav")
 
 
-def test_models_and_devices() -> None:
+def test_unknown_model_and_device_are_rejected() -> None:
     assert "live" in rse_transcribe.available_models()
     model = rse_transcribe.load("live", device="cpu")
     assert model.config.name == "live"
@@ -51,8 +53,8 @@ def test_models_and_devices() -> None:
         as_model(torch.nn.Linear(1, 1), "auto")  # type: ignore[arg-type]
 
 
-def test_every_public_name_is_there() -> None:
-    assert {"NoteEvent", "PedalEvent"} < set(rse_transcribe.__all__)  # what `Stream.push` returns
+def test_public_names_exist_and_are_documented() -> None:
+    assert {"NoteEvent", "PedalEvent"} < set(rse_transcribe.__all__)  # `Stream.push` returns them
     for name in rse_transcribe.__all__:
         assert getattr(rse_transcribe, name).__doc__
         assert name in dir(rse_transcribe)
@@ -61,14 +63,14 @@ def test_every_public_name_is_there() -> None:
     assert public == set(rse_transcribe.__all__)
 
 
-def test_a_checkout_that_is_not_installed_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_without_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", pytest.fail)
     importlib.reload(rse_transcribe)
 
 
-def test_a_file_of_the_user_that_hides_a_package_is_named(tmp_path: Path) -> None:
+def test_user_file_that_hides_a_package_is_reported(tmp_path: Path) -> None:
     (tmp_path / "model.py").touch()
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", "import rse_transcribe as r; r.transcribe"],
         cwd=tmp_path,
         env={
@@ -78,5 +80,5 @@ def test_a_file_of_the_user_that_hides_a_package_is_named(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
     )
-    last = done.stderr.splitlines()[-1]
+    last = completed.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: {tmp_path / 'model.py'} hides the package 'model' of")

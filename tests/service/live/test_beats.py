@@ -1,4 +1,4 @@
-"""Beats of a stream, and the MIDI file that is written in them."""
+"""Tests of the beats of a stream, and of the MIDI file that contains them."""
 
 import base64
 import io
@@ -24,7 +24,7 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-def test_beats_on_request(client: TestClient) -> None:
+def test_beats_are_sent_on_request(client: TestClient) -> None:
     audio = pcm16(play(NOTES, BEAT_S * 34, RATE_HZ))
     _, messages = perform(client, audio, beats=True)
     beats = of_type(messages, "beat")
@@ -37,10 +37,10 @@ def test_beats_on_request(client: TestClient) -> None:
     assert midi.key_signature_changes
     onsets_s = sorted(note.start for part in midi.instruments for note in part.notes)
     assert onsets_s == pytest.approx([m["time_s"] for m in of_type(messages, "note_on")], abs=2e-3)
-    _, untold = perform(client, audio)
-    assert not of_type(untold, "beat")
-    # A recording has them at its end.
+    _, messages_without = perform(client, audio)
+    assert not of_type(messages_without, "beat")
+    # The beats of a recording are reported at its end.
     wav = sound_file(np.frombuffer(audio, "<i2"))
     lines = post(client, wav, "ndjson", updates="true").text.splitlines()
-    found = of_type([json.loads(line) for line in lines], "beat")
-    assert np.diff([beat["time_s"] for beat in found]) == pytest.approx(BEAT_S, abs=0.05)
+    beats_of_upload = of_type([json.loads(line) for line in lines], "beat")
+    assert np.diff([beat["time_s"] for beat in beats_of_upload]) == pytest.approx(BEAT_S, abs=0.05)

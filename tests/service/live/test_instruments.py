@@ -1,4 +1,4 @@
-"""Instruments and the pedal as clients get them: live, and of a recording."""
+"""Tests of the instruments and the pedal in live sessions and of uploads."""
 
 import base64
 import io
@@ -25,8 +25,8 @@ from tests.service.apps import (
     sound_file,
 )
 
-# A tone's loudness is its instrument to the fake: a violin, a piano with its pedal, a viola. They
-# overlap: one performer has one instrument.
+# The fake model classifies the instrument of a tone by its loudness. The tones overlap, because the
+# service assigns only one instrument to notes that follow each other.
 PARTS = [
     ("violin", 81, 0.2, 1.3, 0.17),
     ("piano", 57, 0.5, 1.7, 0.2),
@@ -55,15 +55,15 @@ def live(client: TestClient, **fields: Any) -> tuple[dict[str, Any], list[dict[s
 
 
 def instruments_of(midi: bytes) -> dict[str, list[int]]:
-    """Pitches by the names of the tracks."""
-    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi))
-    for part in opened.instruments:
+    """Return the pitches of each track, by its name."""
+    file = pretty_midi.PrettyMIDI(io.BytesIO(midi))
+    for part in file.instruments:
         assert part.program == PROGRAMS[part.name]
         assert not part.is_drum
-    return {part.name: [note.pitch for note in part.notes] for part in opened.instruments}
+    return {part.name: [note.pitch for note in part.notes] for part in file.instruments}
 
 
-def test_live_notes_have_instruments_and_the_pedal_is_sent_on_request(client: TestClient) -> None:
+def test_live_session_reports_instruments_and_pedal(client: TestClient) -> None:
     ready, messages = live(client, updates=True)
     assert ready["instruments"] == PROGRAMS
     notes = of_type(messages, "note_on")
@@ -76,11 +76,11 @@ def test_live_notes_have_instruments_and_the_pedal_is_sent_on_request(client: Te
     assert instruments_of(midi) == {"piano": [57], "violin": [81], "viola": [69]}
     piano = pretty_midi.PrettyMIDI(io.BytesIO(midi)).instruments[0]
     assert [(c.number, c.value) for c in piano.control_changes] == [(64, 127), (64, 0)]
-    _, untold = live(client)
-    assert of_type(untold, "note_update", "pedal") == []
+    _, messages_without = live(client)
+    assert of_type(messages_without, "note_update", "pedal") == []
 
 
-def test_only_the_instruments_that_are_asked_for_are_considered(client: TestClient) -> None:
+def test_only_requested_instruments_are_reported(client: TestClient) -> None:
     ready, messages = live(client, instruments=["cello", "viola", "guitar"])
     assert ready["instruments"] == {"plucked": 24, "viola": 41, "cello": 42}
     named = [note["instrument"] for note in of_type(messages, "note_on")]
@@ -88,27 +88,25 @@ def test_only_the_instruments_that_are_asked_for_are_considered(client: TestClie
     assert named[-1] == "viola"
 
 
-def test_a_recording_has_the_instruments_of_the_stream(
-    client: TestClient, recording: bytes
-) -> None:
-    same = {"updates": True, "lookahead_ms": 100, "block_frames": 4}
-    lines = post(client, recording, "ndjson", **same).text.splitlines()
-    reported = [json.loads(line) for line in lines]
-    assert reported[0]["instruments"] == PROGRAMS
+def test_upload_has_the_instruments_of_the_stream(client: TestClient, recording: bytes) -> None:
+    options = {"updates": True, "lookahead_ms": 100, "block_frames": 4}
+    text = post(client, recording, "ndjson", **options).text
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[0]["instruments"] == PROGRAMS
     kinds = ("note_on", "note_update", "note_off", "pedal")
     _, messages = live(client, updates=True)
     for message in messages:
         del message["seq"]
-    assert of_type(reported, *kinds) == of_type(messages, *kinds)
-    answer = post(client, recording, "json").json()
-    assert {note["pitch"]: note["instrument"] for note in answer["notes"]} == NAMES
-    (press,) = answer["pedal"]
+    assert of_type(lines, *kinds) == of_type(messages, *kinds)
+    response = post(client, recording, "json").json()
+    assert {note["pitch"]: note["instrument"] for note in response["notes"]} == NAMES
+    (press,) = response["pedal"]
     assert press["offset_s"] == pytest.approx(1.7, abs=0.05)
     midi = post(client, recording, "midi", instruments="viola, electric piano").content
     assert set(instruments_of(midi)) == {"viola"}
 
 
-def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
+def test_model_without_instruments_reports_none(recording: bytes) -> None:
     with serving() as (client, _):
         ready, messages = live(client, updates=True)
         assert "instruments" not in ready
@@ -118,5 +116,5 @@ def test_weights_without_instruments_serve_as_ever(recording: bytes) -> None:
         midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
         assert [(part.program, part.name) for part in midi.instruments] == [(0, "")]
         assert rejected_start(client, instruments=["piano"])[0]["code"] == "bad_start"
-        answer = post(client, recording, "midi", instruments="piano")
-        assert answer.status_code == 422
+        response = post(client, recording, "midi", instruments="piano")
+        assert response.status_code == 422

@@ -1,4 +1,4 @@
-"""Messages that wait for a session are bounded, also empty ones."""
+"""Tests of the queue of received websocket messages."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from service.live.receiving import (
 
 
 @pytest.mark.parametrize("data", [b"", bytes(1000)])
-async def test_the_messages_that_wait_are_bounded(data: bytes) -> None:
+async def test_read_ahead_is_bounded(data: bytes) -> None:
     received = 0
 
     async def receive() -> Message:
@@ -24,21 +24,20 @@ async def test_the_messages_that_wait_are_bounded(data: bytes) -> None:
         received += 1
         return {"type": "websocket.receive", "bytes": data}
 
-    most = MAX_READ_AHEAD_BYTES // (OVERHEAD_BYTES + len(data)) + 1
+    max_count = MAX_READ_AHEAD_BYTES // (OVERHEAD_BYTES + len(data)) + 1
     async with ReadAhead(receive) as messages:
-        for _ in range(2 * most):
+        for _ in range(2 * max_count):
             await asyncio.sleep(0)
-        assert received == most
+        assert received == max_count
         assert message_payload(await messages.next()) == data
 
 
-async def test_all_messages_come_before_the_end() -> None:
+async def test_messages_arrive_before_the_disconnect() -> None:
     sent: list[Message] = [{"type": "websocket.receive", "text": str(n)} for n in range(3)]
     sent.append({"type": "websocket.disconnect"})
-    rest = iter(sent)
 
     async def receive() -> Message:
-        return next(rest)
+        return sent.pop(0)
 
     async with ReadAhead(receive) as messages:
         assert [message_payload(await messages.next()) for _ in range(3)] == ["0", "1", "2"]

@@ -1,4 +1,4 @@
-"""Resuming over the wire: cut after any message, on this server or another, nothing is missing."""
+"""Tests of sessions that resume after a disconnection, on the same server or another."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from tests.service.apps import (
 )
 
 NOTES = [(69, 0.2, 2.9), (81, 0.5, 0.9), (81, 1.0, 1.4), (57, 1.7, 2.1), (81, 2.2, 2.6)]
-# The first could be a viola as well as a violin, to which those after it belong.
+# The level of the first note fits a viola as well as a violin. The later notes are a violin's.
 LEVELS = (0.1545, 0.17, 0.17, 0.2, 0.17)
 AUDIO = pcm16(
     np.sum([play([note], 2.8, RATE_HZ, x) for note, x in zip(NOTES, LEVELS, strict=True)], axis=0)
@@ -42,11 +42,11 @@ def servers() -> Iterator[list[TestClient]]:
         yield [stack.enter_context(serving(m))[0] for m in models]
 
 
-class Performer:
-    """A client that keeps to PROTOCOL.md's way to resume."""
+class ResumingClient:
+    """Client that resumes as PROTOCOL.md requires."""
 
-    def __init__(self, **asked: Any) -> None:
-        self.asked = {"updates": True, **asked}
+    def __init__(self, **options: Any) -> None:
+        self.options = {"updates": True, **options}
         self.frames: set[int] = set()
         self.events: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
@@ -65,20 +65,20 @@ class Performer:
 
     def start(self) -> dict[str, Any]:
         if self.checkpoint is None:
-            return self.asked
-        kept = {name: self.ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
+            return self.options
+        effective = {name: self.ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
         return {
-            **self.asked,
-            **kept,
+            **self.options,
+            **effective,
             "resume": {**self.checkpoint, "known_events": self.known_events},
         }
 
     def perform(self, server: TestClient, end: int, received: int | None) -> list[dict[str, Any]]:
-        """Send up to byte ``end`` on one socket and return its messages. The connection breaks
-        after ``received`` messages; None: it ends regularly."""
+        """Send the audio up to byte ``end`` in one session. If ``received`` is a number, disconnect
+        after this number of messages. If it is None, end the session and return its messages."""
         with server.websocket_connect(ADDRESS) as socket:
             self.ready = start_session(socket, **self.start())
-            # A resumed session repeats the checkpoint: what was received after it still counts.
+            # A resumed session repeats the checkpoint, so the events received after it still count.
             if self.checkpoint is None:
                 self.handle(self.ready)
             start = 2 * self.ready["checkpoint"]["from_sample"]
@@ -99,10 +99,10 @@ class Performer:
 
 
 @pytest.fixture(scope="module")
-def whole(servers: list[TestClient]) -> Performer:
-    performer = Performer()
-    performer.perform(servers[0], len(AUDIO), None)
-    return performer
+def uninterrupted(servers: list[TestClient]) -> ResumingClient:
+    client = ResumingClient()
+    client.perform(servers[0], len(AUDIO), None)
+    return client
 
 
 @pytest.mark.parametrize(
@@ -110,65 +110,66 @@ def whole(servers: list[TestClient]) -> Performer:
     [
         ([0.5], [0]),
         ([0.95, 0.96], [1_000, 4]),
-        ([0.9, 0.5, 0.8, 1.0], [5, 1, 2, 3]),  # the second comes back to less audio
+        ([0.9, 0.5, 0.8, 1.0], [5, 1, 2, 3]),  # the second session sends less audio
     ],
 )
-def test_the_union_of_the_events_is_that_of_one_session(
-    servers: list[TestClient], whole: Performer, ends: list[float], received: list[int]
+def test_resumed_sessions_give_the_events_of_one_session(
+    servers: list[TestClient], uninterrupted: ResumingClient, ends: list[float], received: list[int]
 ) -> None:
-    kinds = {event["type"] for event in whole.events}
+    kinds = {event["type"] for event in uninterrupted.events}
     assert kinds == {"note_on", "note_off", "note_update", "pedal"}
-    performer = Performer()
+    client = ResumingClient()
     for turn, (end, count) in enumerate(zip(ends, received, strict=True)):
-        performer.perform(servers[turn % 2], int(end * len(AUDIO)) // 2 * 2, count)
-    messages = performer.perform(servers[len(ends) % 2], len(AUDIO), None)
-    assert performer.events == whole.events
-    assert len(check_notes(of_type(performer.events, "note_on", "note_off"))) == len(NOTES)
+        client.perform(servers[turn % 2], int(end * len(AUDIO)) // 2 * 2, count)
+    messages = client.perform(servers[len(ends) % 2], len(AUDIO), None)
+    assert client.events == uninterrupted.events
+    assert len(check_notes(of_type(client.events, "note_on", "note_off"))) == len(NOTES)
     totals = messages[-1]["totals"]
     assert totals["notes"] == len(NOTES)
     assert totals["received_samples"] == len(AUDIO) // 2
     assert totals["audio_s"] == pytest.approx(2.8)
 
 
-def test_no_frame_is_missing_where_frames_wait_for_their_look_ahead(
+def test_resumed_anytime_session_sends_every_frame(
     servers: list[TestClient],
 ) -> None:
-    performer = Performer(mode="anytime", frames=True)
-    performer.perform(servers[0], len(AUDIO) // 2, 1_000)
-    messages = performer.perform(servers[1], len(AUDIO), None)
-    assert performer.frames == set(range(messages[-1]["totals"]["frames"]))
+    client = ResumingClient(mode="anytime", frames=True)
+    client.perform(servers[0], len(AUDIO) // 2, 1_000)
+    messages = client.perform(servers[1], len(AUDIO), None)
+    assert client.frames == set(range(messages[-1]["totals"]["frames"]))
 
 
-def test_a_drained_session_goes_on_elsewhere(servers: list[TestClient], whole: Performer) -> None:
-    performer = Performer()
+def test_drained_session_resumes_on_another_server(
+    servers: list[TestClient], uninterrupted: ResumingClient
+) -> None:
+    client = ResumingClient()
     with (
         serving(FakeTranscriber(HEADS)) as (leaving, _),
         leaving.websocket_connect(ADDRESS) as socket,
     ):
-        performer.ready = start_session(socket, updates=True)
-        performer.handle(performer.ready)
+        client.ready = start_session(socket, updates=True)
+        client.handle(client.ready)
         send(socket, AUDIO[: len(AUDIO) // 2])
         socket.send_json({"type": "flush", "id": "half"})
         while (message := socket.receive_json())["type"] != "flushed":
-            performer.handle(message)
+            client.handle(message)
         drain(leaving)
         messages, code = receive_all(socket)
     kinds = [message["type"] for message in messages]
     assert code == CloseCode.GOING_AWAY
     for message in messages[: kinds.index("draining")]:
-        performer.handle(message)
-    assert of_type(
-        messages[kinds.index("draining") :], "note_off"
-    )  # its note_off was in the lost messages
-    performer.perform(servers[0], len(AUDIO), None)
-    assert performer.events == whole.events
+        client.handle(message)
+    # The client did not receive the messages after `draining`.
+    assert of_type(messages[kinds.index("draining") :], "note_off")
+    client.perform(servers[0], len(AUDIO), None)
+    assert client.events == uninterrupted.events
 
 
 NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.03}
 
 
 @pytest.mark.parametrize(
-    ("point", "words"),
+    ("checkpoint", "reason"),
     [
         ({"frames": 401}, "401 frames are not a multiple of block_frames, 4"),
         ({"frames": 4, "from_sample": 1}, "from_sample is 1, but .* from sample 0 on"),
@@ -186,10 +187,10 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
         ({"frames": 4, "belief": {"frame": 2**53 + 1}}, "belief.frame must be"),
     ],
 )
-def test_a_point_that_cannot_be_is_refused_in_words(
-    servers: list[TestClient], point: dict[str, Any], words: str
+def test_invalid_checkpoint_is_rejected_with_the_reason(
+    servers: list[TestClient], checkpoint: dict[str, Any], reason: str
 ) -> None:
-    resume = {"session_id": "aa", "from_sample": 0, "notes": 0, "sounding": [], **point}
+    resume = {"session_id": "aa", "from_sample": 0, "notes": 0, "sounding": [], **checkpoint}
     error, code = rejected_start(servers[0], resume=resume)
     assert (error["code"], code) == ("bad_resume", CloseCode.BAD_REQUEST)
-    assert re.search(words, error["message"])
+    assert re.search(reason, error["message"])

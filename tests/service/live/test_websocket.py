@@ -1,4 +1,4 @@
-"""The live endpoint: the whole conversation, bad input, limits, and what fails besides."""
+"""Tests of the websocket endpoint: complete sessions, bad input, limits and internal errors."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ from tests.service.apps import (
 )
 
 
-def test_a_whole_session(client: TestClient) -> None:
+def test_session_returns_all_notes_and_totals(client: TestClient) -> None:
     ready, messages = perform(client, lookahead_ms=50, block_frames=2)
     assert [m["seq"] for m in [ready, *messages]] == list(range(len(messages) + 1))
     assert check_notes(messages) == PITCHES
@@ -55,7 +55,7 @@ def test_a_whole_session(client: TestClient) -> None:
     assert midi_pitches(done["midi_base64"]) == PITCHES
 
 
-def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
+def test_ready_has_limits_and_effective_options() -> None:
     with serving(max_session_s=100, idle_timeout_s=5) as (client, _):
         ready, _ = perform(client, b"")
         other, _ = perform(client, b"", mode="anytime", block_frames=1)
@@ -69,7 +69,7 @@ def test_ready_states_the_limits_and_what_became_of_the_options() -> None:
     assert other["session_id"] != ready["session_id"]
 
 
-def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
+def test_bad_start_error_has_no_path() -> None:
     with serving(model="/secret/weights.safetensors") as (client, model):
         error, close = rejected_start(client, model="other")
         transcribe_melody(client)
@@ -80,7 +80,7 @@ def test_a_bad_start_gets_an_error_without_a_path_and_a_close() -> None:
     assert close == CloseCode.BAD_REQUEST
 
 
-def test_a_fault_before_ready_gets_an_error_and_a_close(
+def test_internal_error_before_ready_closes_the_session(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
@@ -95,11 +95,12 @@ def test_a_fault_before_ready_gets_an_error_and_a_close(
     transcribe_melody(client)
 
 
-def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
+def test_rejected_message_keeps_the_earlier_notes(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as socket:
         start_session(socket, encoding="pcm_f32le")
         send(socket, melody().astype("<f4").tobytes())
-        socket.send_text("\N{EIGHTH NOTE}" * (2**20 // 3 + 1))  # too big in bytes alone
+        # Too large in bytes, but not in characters.
+        socket.send_text("\N{EIGHTH NOTE}" * (2**20 // 3 + 1))
         messages, closed = receive_all(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["message_too_big"]
     assert check_notes(messages) == PITCHES
@@ -110,14 +111,14 @@ def test_a_fault_in_a_session_loses_nothing(client: TestClient) -> None:
     transcribe_melody(client)
 
 
-def test_a_file_sent_as_pcm_is_warned_of_and_transcribed(client: TestClient) -> None:
+def test_wav_file_sent_as_pcm_gets_a_warning(client: TestClient) -> None:
     _, messages = perform(client, sound_file(kind="WAV"))
     (warning,) = of_type(messages, "warning")
     assert "a WAV file" in warning["message"]
     assert check_notes(messages) == PITCHES
 
 
-def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient) -> None:
+def test_model_error_ends_only_its_session(client: TestClient) -> None:
     samples = play(MELODY, DURATION_S, FAKE_RATE_HZ)
     poisoned = np.append(samples, np.full(FAKE_RATE_HZ, FakeTranscriber.POISON, np.float32))
     with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
@@ -133,7 +134,7 @@ def test_a_fault_of_the_model_ends_one_session_with_its_notes(client: TestClient
     assert closed == CloseCode.INTERNAL
 
 
-def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
+def test_idle_client_gets_a_timeout_and_its_notes() -> None:
     with serving(idle_timeout_s=0.2) as (client, _):
         assert client.portal is not None
         talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), disconnects=False)
@@ -144,8 +145,8 @@ def test_idle_clients_get_an_error_and_keep_their_notes() -> None:
     assert code == CloseCode.TIMEOUT
 
 
-def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_s = 60  # also of the time in which the audio must arrive
+def test_session_ends_at_the_audio_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_s = 60  # of audio, and of real time
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
         with client.websocket_connect(ADDRESS) as socket:
@@ -160,21 +161,20 @@ def test_a_session_has_an_end_in_audio(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code == CloseCode.TIMEOUT
 
 
-def test_a_session_has_an_end_in_time() -> None:
-    # Its start is there with the connection: on a slow machine it could come after the end.
-    start = f"{ADDRESS}?encoding=pcm_s16le&sample_rate={RATE_HZ}"
+def test_session_ends_at_the_time_limit() -> None:
+    # The options are in the URL, because a slow machine could send `start` after the limit.
+    url = f"{ADDRESS}?encoding=pcm_s16le&sample_rate={RATE_HZ}"
     with serving(max_session_s=2, idle_timeout_s=2) as (client, _):
-        with client.websocket_connect(start) as socket:
-            heard: list[dict[str, Any]] = []
-            while not of_type(heard, "done"):
+        with client.websocket_connect(url) as socket:
+            messages: list[dict[str, Any]] = []
+            while not of_type(messages, "done"):
                 socket.send_json({"type": "keepalive"})
                 socket.send_bytes(bytes(200))
-                heard.append(socket.receive_json())  # progress paces this loop
-            code = of_type(heard, "error")[0]["code"]
-    assert code == "session_too_long"
+                messages.append(socket.receive_json())  # `progress` paces this loop
+    assert of_type(messages, "error")[0]["code"] == "session_too_long"
 
 
-def test_too_many_notes_end_the_session_with_those_kept(
+def test_note_limit_ends_the_session_with_its_notes(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "MAX_NOTES", 1)
@@ -188,7 +188,7 @@ def test_too_many_notes_end_the_session_with_those_kept(
     assert code == CloseCode.TOO_BIG
 
 
-def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
+def test_backpressure_does_not_count_as_idle() -> None:
     model = GatedTranscriber()
     model.gate.set()
     with serving(model, idle_timeout_s=0.4) as (client, _):
@@ -205,18 +205,18 @@ def test_a_client_that_is_not_read_meanwhile_is_not_silent() -> None:
     assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES
 
 
-def test_a_session_sends_probabilities_if_asked_to(client: TestClient) -> None:
-    _, untold = perform(client)
-    _, reported = perform(client, frames=True)
-    assert not of_type(untold, "frames")
+def test_frames_are_sent_on_request(client: TestClient) -> None:
+    _, without = perform(client)
+    _, messages = perform(client, frames=True)
+    assert not of_type(without, "frames")
     notes = ("note_on", "note_off")
-    assert [dict(m, seq=0) for m in of_type(reported, *notes)] == [
-        dict(m, seq=0) for m in of_type(untold, *notes)
+    assert [dict(m, seq=0) for m in of_type(messages, *notes)] == [
+        dict(m, seq=0) for m in of_type(without, *notes)
     ]
-    messages = [Frames.model_validate(m) for m in of_type(reported, "frames")]
-    assert [m.frame for m in messages] == np.cumsum([0, *(m.count for m in messages[:-1])]).tolist()
-    data = b"".join(base64.b64decode(m.probabilities_base64, validate=True) for m in messages)
-    heat = np.frombuffer(data, np.uint8).reshape(-1, messages[0].pitches)
-    assert abs(len(heat) - DURATION_S * 11_025 / 128) < 2
-    heard = {LOWEST_PITCH + int(p) for p in np.flatnonzero(heat.max(axis=0) > 128)}
-    assert heard == set(FAKE_PITCHES) - {93}  # the melody has no A6
+    frames = [Frames.model_validate(m) for m in of_type(messages, "frames")]
+    assert [m.frame for m in frames] == np.cumsum([0, *(m.count for m in frames[:-1])]).tolist()
+    data = b"".join(base64.b64decode(m.probabilities_base64, validate=True) for m in frames)
+    probabilities = np.frombuffer(data, np.uint8).reshape(-1, frames[0].pitches)
+    assert abs(len(probabilities) - DURATION_S * 11_025 / 128) < 2
+    detected = {LOWEST_PITCH + int(p) for p in np.flatnonzero(probabilities.max(axis=0) > 128)}
+    assert detected == set(FAKE_PITCHES) - {93}  # the melody has no A6

@@ -1,4 +1,4 @@
-"""Lines for people and for machines; every line of a session has its id."""
+"""Tests of the log formats."""
 
 import json
 import logging
@@ -11,16 +11,16 @@ from service.ops.logs import JsonFormatter, TextFormatter, configure, session_id
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_no_text_of_a_client_begins_a_line(log_format: Literal["text", "json"]) -> None:
-    text = "a\n2026-01-01 INFO forged\r\x1b[2J\u2028\x85\u202eb\ud800é"
+def test_client_text_cannot_forge_log_lines(log_format: Literal["text", "json"]) -> None:
+    forged = "a\n2026-01-01 INFO forged\r\x1b[2J\u2028\x85\u202eb\ud800é"
     formatter = JsonFormatter() if log_format == "json" else TextFormatter()
-    record = logging.LogRecord("service", logging.INFO, "", 0, "named %s", (text,), None)
-    record.fields = {"client": text}
+    record = logging.LogRecord("service", logging.INFO, "", 0, "named %s", (forged,), None)
+    record.fields = {"client": forged}
     lines = formatter.format(record).splitlines()
     assert len(lines) == 1
     assert all(c.isprintable() for c in lines[0])
     try:
-        raise ValueError(text)
+        raise ValueError(forged)
     except ValueError:
         record.exc_info = sys.exc_info()
     first, *rest = formatter.format(record).splitlines()
@@ -29,7 +29,7 @@ def test_no_text_of_a_client_begins_a_line(log_format: Literal["text", "json"]) 
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_line_of_a_session_has_its_id_and_all_else_there_is(
+def test_log_line_has_session_id_and_fields(
     log_format: Literal["text", "json"],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -45,12 +45,12 @@ def test_a_line_of_a_session_has_its_id_and_all_else_there_is(
         session_id.reset(token)
     finally:
         root.setLevel(level)
-    said = capsys.readouterr()
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.out == ""
     if log_format == "text":
-        assert "service.test: closed after 3 s [9f0c] reason=stop notes=2" in said.err
+        assert "service.test: closed after 3 s [9f0c] reason=stop notes=2" in output.err
         return
-    line = json.loads(said.err)
+    line = json.loads(output.err)
     assert line.pop("time").endswith("+00:00")
     assert line == {
         "level": "info",

@@ -1,4 +1,4 @@
-"""/metrics counts sessions, uploads and rejections, and names the model."""
+"""Tests of the metrics of sessions, uploads and rejections."""
 
 import logging
 
@@ -20,8 +20,8 @@ from tests.service.apps import (
 )
 
 
-def numbers(client: TestClient) -> dict[str, float]:
-    """By name and labels, as in a query: `rse_refused_total{code=draining}`."""
+def metrics(client: TestClient) -> dict[str, float]:
+    """Return the metrics by name and labels, such as `rse_refused_total{code=draining}`."""
     answer = client.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
     return {
@@ -32,18 +32,18 @@ def numbers(client: TestClient) -> dict[str, float]:
     }
 
 
-def test_a_session_is_counted_in_all_its_parts() -> None:
+def test_metrics_count_a_session() -> None:
     with serving() as (client, _):
-        assert numbers(client)["rse_sessions"] == 0
+        assert metrics(client)["rse_sessions"] == 0
         with client.websocket_connect(ADDRESS) as socket:
             start_session(socket)
-            assert numbers(client)["rse_sessions"] == 1
+            assert metrics(client)["rse_sessions"] == 1
             send(socket)
             while socket.receive_json()["type"] != "note_on":
                 pass
-            assert numbers(client)["rse_notes_total"] >= 1
+            assert metrics(client)["rse_notes_total"] >= 1
             stop(socket)
-        after = numbers(client)
+        after = metrics(client)
     assert after["rse_sessions"] == 0
     assert after["rse_sessions_opened_total"] == 1
     assert after["rse_sessions_closed_total{reason=stop}"] == 1
@@ -54,7 +54,7 @@ def test_a_session_is_counted_in_all_its_parts() -> None:
     assert after["process_open_fds"] > 0
 
 
-def test_refused_requests_are_counted_and_logged_without_their_query(
+def test_rejections_are_counted_and_logged_without_query(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "service")
@@ -67,8 +67,8 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
                 socket.send_text("{bad")
                 receive_all(socket)
         with client.websocket_connect(ADDRESS):
-            pass  # it leaves
-        after = numbers(client)
+            pass  # disconnects
+        after = metrics(client)
     assert after["rse_sessions_opened_total"] == 0
     assert not any(name.startswith("rse_sessions_closed_total") for name in after)
     assert after["rse_refused_total{code=bad_message}"] == 3
@@ -78,15 +78,15 @@ def test_refused_requests_are_counted_and_logged_without_their_query(
     assert after["rse_refused_total{code=too_many_uploads}"] == 1
 
 
-def test_uploads_and_batches_that_fail_are_counted() -> None:
+def test_metrics_count_uploads_and_failed_batches() -> None:
     files = {"file": ("a.flac", sound_file(kind="FLAC"))}
     with serving() as (client, model):
         client.post("/transcribe", files=files)
         model.fail_next_batch = True
         client.post("/transcribe", files=files)
-        after = numbers(client)
+        after = metrics(client)
     assert after["rse_uploads_ended_total{outcome=done}"] == 1
     assert after["rse_uploads_ended_total{outcome=internal}"] == 1
     assert after["rse_batch_failures_total{way=file}"] == 1
-    # Received is received, whatever becomes of it.
+    # Audio of failed uploads counts, too.
     assert after["rse_audio_seconds_total{way=file}"] == pytest.approx(2 * DURATION_S, abs=0.02)

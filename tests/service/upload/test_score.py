@@ -1,4 +1,4 @@
-"""`POST /score` and `answer=musicxml`: notes in, a score out."""
+"""Tests of scores: `POST /score`, and uploads with `answer=musicxml`."""
 
 import io
 import json
@@ -29,61 +29,61 @@ NOTES = [
 ]
 
 
-def test_an_engraved_score_with_its_beats(client: TestClient) -> None:
+def test_score_has_note_times_and_keeps_beats(client: TestClient) -> None:
     body = client.post("/score?width=1500", json={"notes": NOTES, "title": "Tune"}).json()
     assert body.get("steady"), body
     assert body["signature"] in ([2, 4], [4, 4])
     assert body["key"] in ("C", "Am", "F", "G")
     assert body["svg"].startswith("<svg")
     assert body["svg"].count('class="measure') == len(body["bars_s"])
-    # Each note of the drawing has its time.
+    # The response has the time of each note of the image.
     assert body["svg"].count('class="note"') == len(body["notes_s"]) == len(NOTES)
     onsets_s = sorted(onset_s for onset_s, _ in body["notes_s"].values())
     assert onsets_s == pytest.approx([note["onset_s"] for note in NOTES], abs=0.1)
     assert all(onset_s < offset_s for onset_s, offset_s in body["notes_s"].values())
-    # The request's beats are kept: here every second one, and bars that start before the music.
+    # The beats of a request are preserved: every second beat, and bars that start before the music.
     for size, beats in ((3, body["beats"][::2]), (7, body["beats"])):
-        said = [
+        requested = [
             dict(b, time_s=b["time_s"] - 0.7, place=n % size, beats_per_bar=size)
             for n, b in enumerate(beats)
         ]
-        kept = client.post("/score", json={"notes": NOTES, "beats": said}).json()
-        assert kept["signature"] == [size, 4]
-        assert [b["time_s"] for b in kept["beats"]] == [b["time_s"] for b in said]
+        result = client.post("/score", json={"notes": NOTES, "beats": requested}).json()
+        assert result["signature"] == [size, 4]
+        assert [b["time_s"] for b in result["beats"]] == [b["time_s"] for b in requested]
 
 
 BEAT = {"time_s": 1.0, "place": 0, "beats_per_bar": 4}
 
 
-@pytest.mark.parametrize(("form", "begins"), [("musicxml", b"<?xml"), ("pdf", b"%PDF")])
-def test_files(client: TestClient, form: str, begins: bytes) -> None:
-    answer = client.post(f"/score?form={form}", json={"notes": NOTES, "title": "A: B"})
-    assert answer.status_code == 200
-    assert answer.content.startswith(begins)
-    assert answer.headers["Content-Disposition"].endswith(f".{form}")
+@pytest.mark.parametrize(("form", "first_bytes"), [("musicxml", b"<?xml"), ("pdf", b"%PDF")])
+def test_score_is_returned_as_a_file(client: TestClient, form: str, first_bytes: bytes) -> None:
+    response = client.post(f"/score?form={form}", json={"notes": NOTES, "title": "A: B"})
+    assert response.status_code == 200
+    assert response.content.startswith(first_bytes)
+    assert response.headers["Content-Disposition"].endswith(f".{form}")
 
 
-def test_control_characters_of_a_title_are_left_out(client: TestClient) -> None:
+def test_title_has_no_control_characters(client: TestClient) -> None:
     body = {"notes": NOTES, "title": "A\x00\x0b<&>\ufffe B"}
-    answer = client.post("/score", params={"form": "musicxml"}, json=body)
-    assert ElementTree.fromstring(answer.content).findtext("work/work-title") == "A<&> B"
+    response = client.post("/score", params={"form": "musicxml"}, json=body)
+    assert ElementTree.fromstring(response.content).findtext("work/work-title") == "A<&> B"
 
 
-def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -> None:
+def test_score_of_an_upload_has_its_title(client: TestClient) -> None:
     samples, rate_hz = soundfile.read(io.BytesIO(sound_file()))
-    tagged = io.BytesIO()
-    with soundfile.SoundFile(tagged, "w", rate_hz, 1, format="FLAC") as file:
+    file_with_title = io.BytesIO()
+    with soundfile.SoundFile(file_with_title, "w", rate_hz, 1, format="FLAC") as file:
         file.title = "\u0394\u03cd\u03bf"
         file.write(samples)
-    answer = post(client, tagged.getvalue(), "musicxml")
-    assert answer.status_code == 200
+    response = post(client, file_with_title.getvalue(), "musicxml")
+    assert response.status_code == 200
     assert (
-        ElementTree.fromstring(answer.content).findtext("work/work-title") == "\u0394\u03cd\u03bf"
+        ElementTree.fromstring(response.content).findtext("work/work-title") == "\u0394\u03cd\u03bf"
     )
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "message"),
     [
         ({"notes": []}, "notes"),
         ({"notes": [{"onset_s": -1, "offset_s": 1, "pitch": 60}]}, "notes.0.onset_s"),
@@ -100,21 +100,21 @@ def test_an_upload_answers_with_a_score_that_has_its_title(client: TestClient) -
         ),
     ],
 )
-def test_bad_notes_are_refused(client: TestClient, body: dict[str, object], words: str) -> None:
-    answer = client.post("/score", json=body)
-    assert answer.status_code in (413, 422)
-    assert len(answer.content) < 1000
-    assert words in answer.json()["detail"]
+def test_bad_notes_are_rejected(client: TestClient, body: dict[str, object], message: str) -> None:
+    response = client.post("/score", json=body)
+    assert response.status_code in (413, 422)
+    assert len(response.content) < 1000
+    assert message in response.json()["detail"]
 
 
-def test_missing_libraries_are_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def missing(*_: object, **__: object) -> None:
         raise sheet.ScoreExtraMissing("a score needs verovio: pip install 'rse-transcribe[score]'")
 
     monkeypatch.setattr(to_process, "run_sync", missing)
-    answer = client.post("/score", json={"notes": NOTES})
-    assert answer.status_code == 422
-    assert "rse-transcribe[score]" in answer.json()["detail"]
+    response = client.post("/score", json={"notes": NOTES})
+    assert response.status_code == 422
+    assert "rse-transcribe[score]" in response.json()["detail"]
 
 
 SLOW = [
@@ -122,16 +122,16 @@ SLOW = [
 ]
 
 
-def test_a_slow_score_is_stopped(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_score_times_out(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score, "RENDER_TIMEOUT_S", 0.3)
-    answer = client.post("/score", json={"notes": SLOW})
-    assert answer.status_code == 503
-    assert answer.json()["code"] == "score_timeout"
+    response = client.post("/score", json={"notes": SLOW})
+    assert response.status_code == 503
+    assert response.json()["code"] == "score_timeout"
     monkeypatch.undo()
     assert client.post("/score", json={"notes": NOTES}).status_code == 200
 
 
-def test_a_slow_score_leaves_others_alone_and_ends_with_its_client_or_at_sigterm(
+def test_slow_score_ends_with_its_client_or_server(
     tmp_path: Path,
 ) -> None:
     keys = " ".join(f"{name}:{hash_key(name).hex()}" for name in ("alice", "bob"))
@@ -143,7 +143,7 @@ def test_a_slow_score_leaves_others_alone_and_ends_with_its_client_or_at_sigterm
             body = {"notes": notes}
             return httpx.post(url, json=body, headers=headers, timeout=timeout_s).status_code
 
-        for _ in range(MAX_SCORES_PER_CLIENT + 1):  # each would hold a slot for a minute
+        for _ in range(MAX_SCORES_PER_CLIENT + 1):  # each would occupy a slot for a minute
             with pytest.raises(httpx.ReadTimeout):
                 post_score("alice", SLOW, 1)
         assert post_score("alice", NOTES, 100) == 200

@@ -1,4 +1,4 @@
-"""`POST /transcribe`: the three answers, the same notes as live, and every kind of bad file."""
+"""Tests of `POST /transcribe`: formats of the response, bad input, limits and errors."""
 
 import errno
 import io
@@ -36,8 +36,8 @@ from tests.service.apps import (
 from tests.service.upload.test_real_uploads import FILE_HEAD
 
 
-def lines_of(answer: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in answer.text.splitlines()]
+def ndjson_lines(response: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in response.text.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +45,14 @@ def wav() -> bytes:
     return sound_file()
 
 
-def test_midi_of_a_recording(client: TestClient) -> None:
-    answer = post(client, sound_file(kind="MP3", subtype="MPEG_LAYER_III"))
-    assert answer.status_code == 200
-    assert answer.headers["Content-Type"] == "audio/midi"
-    assert pitches_of(answer.content) == PITCHES
+def test_upload_returns_midi(client: TestClient) -> None:
+    response = post(client, sound_file(kind="MP3", subtype="MPEG_LAYER_III"))
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "audio/midi"
+    assert pitches_of(response.content) == PITCHES
 
 
-def test_a_full_disk_is_reported_as_such(
+def test_full_disk_is_reported(
     client: TestClient,
     wav: bytes,
     monkeypatch: pytest.MonkeyPatch,
@@ -62,25 +62,25 @@ def test_a_full_disk_is_reported_as_such(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(UploadFile, "write", write)
-    answer = post(client, wav)
-    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
-    assert answer.headers["Retry-After"]
+    response = post(client, wav)
+    assert (response.status_code, response.json()["code"]) == (507, "disk_full")
+    assert response.headers["Retry-After"]
     assert not any(record.exc_info for record in caplog.records)
     monkeypatch.undo()
     assert post(client, wav).status_code == 200
 
 
-def test_midi_has_the_beats_that_are_known(client: TestClient, wav: bytes) -> None:
-    answer = post(client, wav, bpm=90, beats_per_bar=3)
-    file = mido.MidiFile(file=io.BytesIO(answer.content))
+def test_midi_has_the_requested_tempo_and_metre(client: TestClient, wav: bytes) -> None:
+    response = post(client, wav, bpm=90, beats_per_bar=3)
+    file = mido.MidiFile(file=io.BytesIO(response.content))
     (tempo,) = {message.tempo for message in file if message.type == "set_tempo"}
     (metre,) = (message for message in file if message.type == "time_signature")
     assert tempo == pytest.approx(60e6 / 90, rel=1e-3)
     assert (metre.numerator, metre.denominator) == (3, 4)
-    assert pitches_of(answer.content) == PITCHES
+    assert pitches_of(response.content) == PITCHES
 
 
-def test_json(client: TestClient, wav: bytes) -> None:
+def test_upload_returns_json(client: TestClient, wav: bytes) -> None:
     body = post(client, wav, "json", lookahead_ms=100, block_frames=4).json()
     assert [note["pitch"] for note in body["notes"]] == PITCHES
     for note, (_, onset_s, _) in zip(body["notes"], MELODY, strict=True):
@@ -90,14 +90,14 @@ def test_json(client: TestClient, wav: bytes) -> None:
         assert 1 <= note["velocity"] <= 127
     assert body["duration_s"] == pytest.approx(DURATION_S)
     assert (body["model"], body["mode"], body["block_frames"]) == ("fake", "block", 4)
-    # 100 ms in whole hops
+    # 100 ms in complete hops
     assert body["lookahead_ms"] == pytest.approx(8 * 1000 * 128 / 11_025, abs=1e-3)
 
 
-def test_lines_are_notes_as_they_are_found(client: TestClient, wav: bytes) -> None:
-    answer = post(client, wav, "ndjson")
-    assert answer.headers["Content-Type"].startswith("application/x-ndjson")
-    lines = lines_of(answer)
+def test_upload_streams_notes_as_ndjson(client: TestClient, wav: bytes) -> None:
+    response = post(client, wav, "ndjson")
+    assert response.headers["Content-Type"].startswith("application/x-ndjson")
+    lines = ndjson_lines(response)
     assert check_notes(lines) == PITCHES
     assert of_type(lines, "progress")
     assert all("seq" not in line for line in lines)
@@ -109,10 +109,10 @@ def test_lines_are_notes_as_they_are_found(client: TestClient, wav: bytes) -> No
 # -- bad input ------------------------------------------------------------------------------------
 
 
-def check_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["Content-Type"] == MEDIA_TYPE
-    body: dict[str, Any] = answer.json()
+def check_problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == MEDIA_TYPE
+    body: dict[str, Any] = response.json()
     assert (body["status"], body["code"]) == (status, code)
     assert body["detail"]
     assert body["type"].endswith(code)
@@ -130,29 +130,28 @@ def check_problem(answer: Any, status: int, code: str) -> dict[str, Any]:
         (sound_file(np.full(900, np.nan, np.float32), subtype="FLOAT"), "bad_audio"),
     ],
 )
-def test_bad_files(client: TestClient, form: str, data: bytes, code: str) -> None:
-    answer = post(client, data, form)
-    if form == "ndjson" and answer.status_code == 200:
-        # NaN in a file that was good so far: reported on the line before the last.
-        lines = lines_of(answer)
+def test_bad_files_are_rejected(client: TestClient, form: str, data: bytes, code: str) -> None:
+    response = post(client, data, form)
+    if form == "ndjson" and response.status_code == 200:
+        # Bad samples are found after the response has started. The last line but one reports them.
+        lines = ndjson_lines(response)
         assert [line["code"] for line in of_type(lines, "error")] == [code]
         assert lines[-1]["reason"] == "error"
         return
-    check_problem(answer, 422, code)
+    check_problem(response, 422, code)
 
 
-def bad_in_the_middle() -> bytes:
-    """The melody, then silence for longer than a block, then a NaN."""
+def late_nan() -> bytes:
+    """Return a file of the melody, silence that is longer than a block, and one NaN."""
     silence = np.zeros(10 * RATE_HZ, np.float32)
     return sound_file(np.concatenate([melody(), silence, [np.float32(np.nan)]]), subtype="FLOAT")
 
 
-def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> None:
+def test_corrupt_file_returns_the_notes_so_far(client: TestClient) -> None:
     for form in ("midi", "json"):
-        body = check_problem(post(client, bad_in_the_middle(), form), 422, "bad_audio")
+        body = check_problem(post(client, late_nan(), form), 422, "bad_audio")
         assert midi_pitches(body["midi_base64"]) == PITCHES
-    answer = post(client, bad_in_the_middle(), "ndjson")
-    lines = lines_of(answer)
+    lines = ndjson_lines(post(client, late_nan(), "ndjson"))
     assert check_notes(lines) == PITCHES
     assert [line["type"] for line in lines[-2:]] == ["error", "done"]
     assert lines[-2]["code"] == "bad_audio"
@@ -174,14 +173,14 @@ def test_a_file_that_turns_bad_gives_what_came_before(client: TestClient) -> Non
         ({"model": "other"}, "only the model fake is loaded here", "unknown_model"),
     ],
 )
-def test_bad_parameters_are_named_in_plain_words(
+def test_bad_parameters_are_reported(
     client: TestClient, wav: bytes, query: dict[str, Any], detail: str, code: str
 ) -> None:
     problem = check_problem(post(client, wav, **query), 422, code)
     assert problem["detail"].startswith(detail)
 
 
-def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
+def test_bodies_without_one_file_are_rejected(client: TestClient, wav: bytes) -> None:
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
     bare = {"Content-Type": "application/x-www-form-urlencoded"}  # curl --data-binary sends it
     bodies: list[dict[str, Any]] = [
@@ -202,40 +201,40 @@ def test_bodies_that_are_not_uploads(client: TestClient, wav: bytes) -> None:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def test_too_many_bytes() -> None:
+def test_upload_size_is_limited() -> None:
     with serving(max_upload_bytes=512 * 1024) as (client, _):
-        stated = client.post("/transcribe", files={"file": bytes(1024 * 1024)})
-        problem = check_problem(stated, 413, "upload_too_large")
+        with_length = client.post("/transcribe", files={"file": bytes(1024 * 1024)})
+        problem = check_problem(with_length, 413, "upload_too_large")
         assert problem["detail"] == "the body is larger than 0.5 MiB"
 
-        def body() -> Iterator[bytes]:  # sent in chunks, so that no length is stated
+        def body() -> Iterator[bytes]:  # sent in chunks, without Content-Length
             yield FILE_HEAD
             for _ in range(40):
                 yield bytes(50_000)
 
         headers = {"Content-Type": "multipart/form-data; boundary=x"}
-        unstated = client.post("/transcribe", content=body(), headers=headers)
-        check_problem(unstated, 413, "upload_too_large")
+        without_length = client.post("/transcribe", content=body(), headers=headers)
+        check_problem(without_length, 413, "upload_too_large")
 
 
-def test_too_many_seconds() -> None:
+def test_upload_duration_is_limited() -> None:
     with serving(max_upload_s=1) as (client, _):
-        answer = post(client, sound_file(kind="FLAC"))
-        check_problem(answer, 413, "audio_too_long")
+        response = post(client, sound_file(kind="FLAC"))
+        check_problem(response, 413, "audio_too_long")
 
 
-def test_too_many_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_notes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "MAX_NOTES", 1)
     with serving() as (client, _):
-        # The limit shows at a block's end: a file of several.
-        rest = np.zeros(12 * RATE_HZ, np.float32)
-        data = sound_file(np.concatenate([melody(), rest]))
+        # The limit is checked at the end of a block, so the file has several blocks.
+        silence = np.zeros(12 * RATE_HZ, np.float32)
+        data = sound_file(np.concatenate([melody(), silence]))
         body = check_problem(post(client, data), 413, "too_many_notes")
         assert midi_pitches(body["midi_base64"])[0] == PITCHES[0]
 
 
-class Failing(FakeTranscriber):
-    """Model that fails on one batch: the one after a number of windows, in any batches."""
+class FailingTranscriber(FakeTranscriber):
+    """Model that fails once it has computed `fails_after` windows."""
 
     fails_after = -1
 
@@ -244,19 +243,18 @@ class Failing(FakeTranscriber):
         return super().predict_features(features)
 
 
-def test_a_failing_model_is_an_internal_error_and_keeps_earlier_notes(wav: bytes) -> None:
-    rest = np.zeros(30 * RATE_HZ, np.float32)
-    long = sound_file(np.concatenate([melody(), rest]))
+def test_model_error_returns_the_earlier_notes(wav: bytes) -> None:
+    long = sound_file(np.concatenate([melody(), np.zeros(30 * RATE_HZ, np.float32)]))
     for form in ("midi", "ndjson"):
-        with serving(Failing()) as (client, model):
-            assert isinstance(model, Failing)
+        with serving(FailingTranscriber()) as (client, model):
+            assert isinstance(model, FailingTranscriber)
             model.fails_after = sum(model.batches) + SEGMENT_FRAMES // 4  # in the second segment
-            answer = post(client, long, form, block_frames=4)
-            assert "failing batch" not in answer.text
+            response = post(client, long, form, block_frames=4)
+            assert "failing batch" not in response.text
             if form == "midi":
-                midi = check_problem(answer, 500, "internal")["midi_base64"]
+                midi = check_problem(response, 500, "internal")["midi_base64"]
             else:
-                lines = lines_of(answer)
+                lines = ndjson_lines(response)
                 assert check_notes(lines)[0] == PITCHES[0]
                 assert [line["type"] for line in lines[-2:]] == ["error", "done"]
                 assert lines[-2]["retryable"]
@@ -265,28 +263,29 @@ def test_a_failing_model_is_an_internal_error_and_keeps_earlier_notes(wav: bytes
             assert post(client, wav).status_code == 200
 
 
-def test_places_are_given_back(wav: bytes) -> None:
+def test_upload_slots_are_released(wav: bytes) -> None:
     with serving(max_uploads=1) as (client, _):
-        for data in (wav, b"", b"x" * 100, wav, bad_in_the_middle()):
+        for data in (wav, b"", b"x" * 100, late_nan()):
             for form in ("midi", "ndjson"):
                 assert post(client, data, form).status_code != 503
         uploads = state_of(client).uploads
         assert uploads.count == 0
         with uploads.reserve("another", 1):
-            refused = check_problem(post(client, wav), 503, "too_many_uploads")
-            assert post(client, wav).headers["Retry-After"]
-        assert refused["title"] == "Service Unavailable"
-        assert refused["detail"] == "the server is busy with other uploads"
+            rejected = post(client, wav)
+        assert rejected.headers["Retry-After"]
+        problem = check_problem(rejected, 503, "too_many_uploads")
+        assert problem["title"] == "Service Unavailable"
+        assert problem["detail"] == "the server is busy with other uploads"
 
 
-def test_each_upload_is_a_line_of_the_log(
+def test_each_upload_is_logged(
     client: TestClient, wav: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     post(client, wav)
     post(client, b"x" * 100, "ndjson")
     lines = [record for record in caplog.records if record.getMessage() == "upload ended"]
-    good, bad = (getattr(line, "fields") for line in lines)  # noqa: B009 of `extra`
+    good, bad = (vars(line)["fields"] for line in lines)
     assert (good["outcome"], good["client"]) == ("done", "address testclient")
     assert good["bytes"] > len(wav)
     assert good["audio_s"] == pytest.approx(DURATION_S, abs=0.01)

@@ -1,4 +1,4 @@
-"""A session's proxy: when the audio of a client goes to the worker."""
+"""Tests of the session proxy: when it forwards audio to the worker."""
 
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ from service.workers.messages import Audio, OpenSession
 from tests.service.workers.sessions import LIMITS
 
 
-class Worker:
-    """Records the audio that it is sent."""
+class RecordingWorker:
+    """Worker connection that records the audio sent to it."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, Any] = {}
@@ -31,13 +31,13 @@ class Worker:
     st.sampled_from([StreamOptions(block_frames=8), StreamOptions(mode=Mode.ANYTIME)]),
     st.lists(st.integers(1, 4_001), min_size=1, max_size=60),
 )
-def test_audio_is_sent_once_it_completes_a_window(
+def test_audio_is_forwarded_once_it_completes_a_window(
     rate_hz: int, options: StreamOptions, sizes: list[int]
 ) -> None:
     audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz)
-    worker = Worker()
-    opening = OpenSession(session_id="ab", audio=audio, options=options, limits=LIMITS)
-    proxy = SessionProxy(opening, LIVE, cast(WorkerConnection, worker))
+    worker = RecordingWorker()
+    command = OpenSession(session_id="ab", audio=audio, options=options, limits=LIMITS)
+    proxy = SessionProxy(command, LIVE, cast(WorkerConnection, worker))
     at_client, at_worker = (Stream(LIVE, TrackerSettings(), audio, options) for _ in range(2))
     sent = 0
     for size in sizes:

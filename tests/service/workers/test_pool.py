@@ -1,4 +1,4 @@
-"""Workers in processes: a session whose worker exits resumes at another without a change."""
+"""Tests of a pool whose workers are processes."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from tests.benchmarks.machine import process_tree
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import random_performance, transcribe_samples
-from tests.service.workers.sessions import events, opening, receive_all, until
+from tests.service.workers.sessions import events, open_command, receive_all, until
 
 pytestmark = [
     pytest.mark.skipif(not PROCESSES, reason="no memory files on this system"),
@@ -31,12 +31,12 @@ pytestmark = [
 ]
 SAMPLES = random_performance(RATE_HZ, 5, 6.0)
 PCM = pcm16(SAMPLES)
-SETUP = WorkerConfig(load=load, model="all", device="cpu")
+CONFIG = WorkerConfig(load=load, model="all", device="cpu")
 
 
 @asynccontextmanager
-async def running(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
-    pool = WorkerPool(SETUP, cores=2, workers=workers, **options)
+async def running_pool(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(CONFIG, cores=2, workers=workers, **options)
     await pool.start()
     try:
         yield pool
@@ -45,15 +45,13 @@ async def running(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
 
 
 def worker_processes() -> list[int]:
-    """Process IDs of the workers; other children of this process are not killed."""
-    commands = {
-        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]
-    }
+    """Return the process IDs of the workers, without other children of this process."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]}
     return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
 
 
-class Exits:
-    """Counts the workers that have exited."""
+class ExitCounter:
+    """Observer that counts the workers that have exited."""
 
     count = 0
 
@@ -64,14 +62,19 @@ class Exits:
         self.count += 1
 
 
-async def perform(pool: WorkerPool, resume: Resume | None = None, kill: int = -1) -> list[Any]:
-    """Return the messages of a session; before this chunk all workers are killed."""
-    session = pool.open_session(replace(opening(RATE_HZ), resume=resume))
+async def perform(
+    pool: WorkerPool,
+    messages: list[dict[str, Any]],
+    resume: Resume | None = None,
+    kill_at_chunk: int = -1,
+) -> None:
+    """Run a session and append its messages. Kill all workers before the chunk
+    ``kill_at_chunk``."""
+    session = pool.open_session(replace(open_command(RATE_HZ), resume=resume))
     start = 2 * resume.from_sample if resume else 0
-    messages: list[dict[str, Any]] = []
     receiving = asyncio.create_task(receive_all(session, messages))
     for number, chunk in enumerate(chunks(PCM[start:], 3_001)):
-        if number == kill:
+        if number == kill_at_chunk:
             await until(lambda: any(m["type"] == "note_off" for m in messages))
             for process in worker_processes():
                 os.kill(process, signal.SIGKILL)
@@ -82,35 +85,33 @@ async def perform(pool: WorkerPool, resume: Resume | None = None, kill: int = -1
         await receiving
     finally:
         session.close()
-        received.append(messages)
-    return messages
 
 
-received: list[list[dict[str, Any]]] = []
-
-
-async def test_a_killed_worker_ends_its_session_and_another_resumes_it() -> None:
-    async with running(2) as pool:
-        pool.observer = exits = Exits()
-        expected = events(await perform(pool))
+async def test_session_of_a_killed_worker_can_be_resumed() -> None:
+    async with running_pool(2) as pool:
+        pool.observer = exits = ExitCounter()
+        uninterrupted: list[dict[str, Any]] = []
+        await perform(pool, uninterrupted)
+        expected = events(uninterrupted)
         assert [m["type"] for m in expected].count("note_on") > 5
+        messages: list[dict[str, Any]] = []
         with pytest.raises(ProtocolError) as error:
-            await perform(pool, kill=30)
+            await perform(pool, messages, kill_at_chunk=30)
         assert (error.value.code, error.value.code.retryable) == (ErrorCode.INTERNAL, True)
-        before = received[-1]
-        last = max(n for n, m in enumerate(before) if "checkpoint" in m)
-        known = events(before[last:])
-        resume = Resume(**before[last]["checkpoint"], known_events=len(known))
+        last = max(n for n, m in enumerate(messages) if "checkpoint" in m)
+        known_events = len(events(messages[last:]))
+        resume = Resume(**messages[last]["checkpoint"], known_events=known_events)
         await until(lambda: exits.count == 2 and pool.is_ready)
-        after = await perform(pool, resume)
-    assert [*events(before), *events(after)][:-1] == expected[:-1]
+        resumed: list[dict[str, Any]] = []
+        await perform(pool, resumed, resume)
+    assert [*events(messages), *events(resumed)][:-1] == expected[:-1]
 
 
-def test_a_program_without_an_event_loop_has_workers() -> None:
+def test_background_pool_equals_the_local_engine() -> None:
     samples = SAMPLES.repeat(10)
-    background = BackgroundPool(WorkerPool(SETUP, cores=2, workers=2))
+    background = BackgroundPool(WorkerPool(CONFIG, cores=2, workers=2))
     with closing(background):
-        with LocalEngine(load(SETUP.model, "cpu"), workers=1) as engine:
+        with LocalEngine(load(CONFIG.model, "cpu"), workers=1) as engine:
             expected = transcribe_samples(engine, samples, RATE_HZ)
         notes, frames = transcribe_samples(background.pool, samples, RATE_HZ)
         assert notes == expected[0]
@@ -118,11 +119,11 @@ def test_a_program_without_an_event_loop_has_workers() -> None:
     background.close()
 
 
-async def test_a_model_that_cannot_be_loaded_is_reported() -> None:
-    pool = WorkerPool(WorkerConfig(load=broken, model="", device="cpu"), cores=2, workers=2)
+async def test_load_failure_is_reported() -> None:
+    pool = WorkerPool(WorkerConfig(load=fail_to_load, model="", device="cpu"), cores=2, workers=2)
     with pytest.raises(EngineError, match="ValueError: no such weights"):
         await pool.start()
 
 
-def broken(name: str, device: str) -> Any:
+def fail_to_load(name: str, device: str) -> Any:
     raise ValueError("no such weights")

@@ -1,4 +1,4 @@
-"""Workers that exit at bad moments: threads here, because these start quickly."""
+"""Tests of workers that exit or fail. The workers are threads, because threads start quickly."""
 
 import asyncio
 import threading
@@ -23,32 +23,33 @@ from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import random_performance, transcribe_samples
-from tests.service.workers.sessions import opening, receive_all, until
+from tests.service.workers.sessions import open_command, receive_all, until
 
 SAMPLES = random_performance(FAKE_RATE_HZ, 5, 30.0)
 
 
-class Remembering(FakeStream):
-    """Detect nothing before a window of audio was received, unless the performance starts here."""
+class SettlingStream(FakeStream):
+    """Stream that detects nothing in its first window of audio, unless the performance starts
+    there. A stream that is restored without pre-roll therefore misses notes."""
 
-    unsettled: int | None = None
+    hops_until_settled: int | None = None
 
     def advance(self, window: Tensor, new_hops: int, shift: int = 0) -> Tensor:
-        if self.unsettled is None:
-            self.unsettled = WINDOW // HOP if bool(window[0] != 0) else 0
+        if self.hops_until_settled is None:
+            self.hops_until_settled = WINDOW // HOP if bool(window[0] != 0) else 0
         else:
-            self.unsettled -= new_hops
-        heard = super().advance(window, new_hops, shift)
-        return torch.zeros_like(heard) if self.unsettled > 0 else heard
+            self.hops_until_settled -= new_hops
+        features = super().advance(window, new_hops, shift)
+        return torch.zeros_like(features) if self.hops_until_settled > 0 else features
 
 
-class RememberingTranscriber(FakeTranscriber):
+class SettlingTranscriber(FakeTranscriber):
     def open_stream(self) -> FakeStream:
-        return Remembering(self._kernels)
+        return SettlingStream(self._kernels)
 
 
 def load(name: str, device: str) -> Any:
-    return RememberingTranscriber(HEADS)
+    return SettlingTranscriber(HEADS)
 
 
 loads: list[str] = []
@@ -65,18 +66,18 @@ def load_never(name: str, device: str) -> Any:
     time.sleep(1)
 
 
-def threaded(load: Any = load) -> WorkerPool:
+def thread_pool(load: Any = load) -> WorkerPool:
     return WorkerPool(WorkerConfig(load=load, model="", device="cpu"), cores=1, processes=False)
 
 
-async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
+async def test_killed_workers_do_not_change_a_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "SEGMENT_FRAMES", 512)
     with LocalEngine(load("", "cpu"), workers=1) as engine:
         notes, frames = transcribe_samples(engine, SAMPLES, FAKE_RATE_HZ)
     assert len(notes) > 20
-    pool = threaded()
+    pool = thread_pool()
     await pool.start()
     task = asyncio.create_task(asyncio.to_thread(transcribe_samples, pool, SAMPLES, FAKE_RATE_HZ))
     for _ in range(2):
@@ -84,17 +85,17 @@ async def test_a_recording_goes_on_in_another_worker_as_if_nothing_had_happened(
         pool._workers[0].kill()
         await until(lambda: pool.is_ready)
         await asyncio.sleep(0.1)
-    killed = await task
+    interrupted = await task
     await pool.close()
-    assert np.array_equal(killed[1], frames)
-    assert killed[0] == notes
+    assert np.array_equal(interrupted[1], frames)
+    assert interrupted[0] == notes
 
 
-async def test_one_start_at_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_worker_is_restarted_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     monkeypatch.setattr(pools, "MAX_PAUSE_S", 0.01)
     loads.clear()
-    pool = threaded(load_once)
+    pool = thread_pool(load_once)
     await pool.start()
     pool._workers[0].kill()
     while len(loads) < 8:
@@ -105,31 +106,31 @@ async def test_one_start_at_a_time_is_tried_again(monkeypatch: pytest.MonkeyPatc
     assert pool._tasks == set()
 
 
-async def test_a_worker_that_ends_while_others_load_is_replaced() -> None:
-    pool = threaded()
-    gate, loading = asyncio.Event(), pool._launch
+async def test_worker_that_exits_during_start_is_replaced() -> None:
+    pool = thread_pool()
+    worker_exited, launch = asyncio.Event(), pool._launch
 
-    async def slow(own_process: bool) -> Any:
-        hello = await loading(own_process)
+    async def launch_after_an_exit(own_process: bool) -> Any:
+        result = await launch(own_process)
         pool._workers[0].kill()
         await until(lambda: not pool._workers[0].is_ready)
-        gate.set()
-        return hello
+        worker_exited.set()
+        return result
 
-    pool._launch = slow  # type: ignore[method-assign]
+    pool._launch = launch_after_an_exit  # type: ignore[method-assign]
     starting = asyncio.create_task(pool.start())
-    await gate.wait()
-    pool._launch = loading  # type: ignore[method-assign]
+    await worker_exited.wait()
+    pool._launch = launch  # type: ignore[method-assign]
     await starting
     await until(lambda: pool.is_ready)
     await pool.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "worker"]
 
 
-async def test_a_client_cannot_pile_up_flushes() -> None:
-    pool = threaded()
+async def test_queued_flushes_are_bounded() -> None:
+    pool = thread_pool()
     await pool.start()
-    session = pool.open_session(opening(FAKE_RATE_HZ))
+    session = pool.open_session(open_command(FAKE_RATE_HZ))
     for _ in range(64):
         assert not session.is_full
         session.flush("a")
@@ -139,35 +140,35 @@ async def test_a_client_cannot_pile_up_flushes() -> None:
     await pool.close()
 
 
-async def test_a_session_that_cannot_speak_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = LiveSession.collect_output
 
     def collect_output(self: LiveSession, now_s: float) -> SessionOutput | None:
         if self.number == 1 and self.stream.frames:
-            raise RuntimeError("no words")
+            raise RuntimeError("no output")
         return collect(self, now_s)
 
     monkeypatch.setattr(LiveSession, "collect_output", collect_output)
-    pool = threaded()
+    pool = thread_pool()
     await pool.start()
-    mute, other = (pool.open_session(opening(FAKE_RATE_HZ)) for _ in range(2))
+    failing, other = (pool.open_session(open_command(FAKE_RATE_HZ)) for _ in range(2))
     for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
-        mute.send(chunk)
+        failing.send(chunk)
         other.send(chunk)
     other.end("stop")
     with pytest.raises(ProtocolError, match="server"):
-        await receive_all(mute, [])
+        await receive_all(failing, [])
     messages: list[dict[str, Any]] = []
     await receive_all(other, messages)
     assert messages[-1]["type"] == "done"
     await pool.close()
 
 
-async def test_a_worker_that_stops_while_it_loads_is_given_up(
+async def test_worker_that_does_not_load_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "MAX_LOAD_S", 0.1)
-    pool = threaded(load_never)
+    pool = thread_pool(load_never)
     with pytest.raises(EngineError, match="did not load"):
         await pool.start()
     await pool.close()

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, CDPSession, Download, FloatRect, Page, 
 
 from tests.service.servers import START_S, RunningServer
 
-PATIENCE_MS = 60_000  # long, for busy machines
+TIMEOUT_MS = 60_000  # long, for busy machines
 LISTENING = "body[data-state=listening]"
 IDLE = "body[data-state=idle]"
 
@@ -83,19 +83,19 @@ def chromium(
 
 
 class Tab:
-    """Tab that shows the page. `complaints` has the errors on its console."""
+    """Tab that shows the page. `console_errors` has the errors of its scripts and its console."""
 
     def __init__(self, page: Page, server: RunningServer, url: str | None = None) -> None:
         self.page = page
         self.server = server
-        self.complaints: list[str] = []
+        self.console_errors: list[str] = []
         self._fingers: CDPSession | None = None
         self.starts: list[dict[str, Any]] = []  # the messages that opened sessions
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("pageerror", lambda error: self.console_errors.append(str(error)))
         page.on(
             "console",
-            lambda line: self.complaints.append(line.text) if line.type == "error" else None,
+            lambda line: self.console_errors.append(line.text) if line.type == "error" else None,
         )
         page.on("websocket", lambda socket: socket.on("framesent", self._sent))
         page.goto(url or server.url)
@@ -112,11 +112,11 @@ class Tab:
 
     @property
     def view(self) -> dict[str, float]:
-        """The view of the roll, or the one it glides to: `start`, `span` (s), `low`, `high`."""
-        shown: dict[str, float] = self.page.evaluate(
+        """View of the roll after gliding: `start` and `span` in s, `low` and `high` in pitches."""
+        view: dict[str, float] = self.page.evaluate(
             "async () => (await import('./app.js')).stage.roll.view"
         )
-        return shown
+        return view
 
     def box(self, selector: str) -> FloatRect:
         box = self.page.locator(selector).bounding_box()
@@ -141,10 +141,10 @@ class Tab:
         )
 
     def touch(self, kind: str, *points: tuple[float, float]) -> None:
-        """Send "touchStart", "touchMove" or "touchEnd" for fingers at these points."""
+        """Send "touchStart", "touchMove" or "touchEnd" with fingers at these points."""
         self._fingers = self._fingers or self.page.context.new_cdp_session(self.page)
-        at = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
-        self._fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+        touch_points = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
+        self._fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touch_points})
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).click()
@@ -188,7 +188,7 @@ class Tab:
 
     def until(self, script: str) -> None:
         """Wait until an async function returns a true value."""
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
         while not self.run(script):
             assert time.monotonic() < deadline, script
             self.page.wait_for_timeout(100)
@@ -198,7 +198,7 @@ def pitches_of(midi: Path) -> list[int]:
     return [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity > 0]
 
 
-def saved(download: Download, folder: Path) -> Path:
+def save_download(download: Download, folder: Path) -> Path:
     path = folder / download.suggested_filename
     download.save_as(path)
     return path
@@ -209,25 +209,27 @@ def notes_of(json_file: Path) -> list[dict[str, float]]:
     return notes
 
 
-def transcribed(server: RunningServer, recording: Path, **options: float) -> list[dict[str, float]]:
+def notes_from_server(
+    server: RunningServer, recording: Path, **options: float
+) -> list[dict[str, float]]:
     """Return the notes of `POST /transcribe`, with the fields of the page's JSON."""
     with recording.open("rb") as file:
         response = httpx.post(
             f"{server.url}/transcribe",
             files={"file": file},
             params={**options, "answer": "json"},
-            timeout=PATIENCE_MS / 1000,
+            timeout=TIMEOUT_MS / 1000,
         )
     notes = response.raise_for_status().json()["notes"]
-    kept = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
-    return [{name: note[name] for name in kept} for note in notes]
+    names = ("pitch", "velocity", "confidence", "onset_s", "offset_s")
+    return [{name: note[name] for name in names} for note in notes]
 
 
 def fresh_tab(browser: Browser, server: RunningServer) -> Iterator[Tab]:
-    """Yield a tab in a context of its own. An error on its console fails the test. The roll does
-    not glide, so that tests need not wait until it is at rest."""
+    """Yield a tab in a new context. An error on its console fails the test. The roll does not
+    glide, so that tests need not wait for it."""
     context = browser.new_context(reduced_motion="reduce")
     tab = Tab(context.new_page(), server)
     yield tab
     context.close()
-    assert tab.complaints == []
+    assert tab.console_errors == []

@@ -1,4 +1,4 @@
-"""One browser for all tests of the page.
+"""Fixtures of the tests of the page: one browser for all of them, and recordings.
 
 The fake microphone repeats four tones, so a page that misses some while it loads receives them
 later. The model detects pure tones, so the notes are exact.
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.conftest import require_system
 from tests.fakes import play
-from tests.service.page.browser import PATIENCE_MS, Tab, chromium, fresh_tab
+from tests.service.page.browser import TIMEOUT_MS, Tab, chromium, fresh_tab
 from tests.service.servers import RunningServer
 
 RATE_HZ = 48_000
@@ -28,7 +28,7 @@ BEAT_S = 0.6  # beat period of the tune
 NAMES = ["A4", "A5", "A3", "A4"]
 PITCHES = [pitch for pitch, _, _ in TONES]
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture(scope="package")

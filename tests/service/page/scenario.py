@@ -1,11 +1,11 @@
-"""Scenario for all browsers: transcribe, edit, keep and write down a recording."""
+"""Scenario for all browsers: transcribe, edit, store and engrave a recording."""
 
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from tests.service.page.browser import PATIENCE_MS
+from tests.service.page.browser import TIMEOUT_MS
 from tests.service.page.conftest import NAMES, PITCHES
 
 CONTROL, UP = "\ue009", "\ue013"  # keys, as in WebDriver
@@ -31,9 +31,9 @@ class Tab(ABC):
         """Perform the actions of input devices."""
 
     def wait_for(self, expression: str, value: Any) -> None:
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while (found := self.run(expression)) != value:
-            assert time.monotonic() < deadline, found
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
+        while (result := self.run(expression)) != value:
+            assert time.monotonic() < deadline, result
             time.sleep(0.1)
 
     def press(self, *keys: str) -> None:
@@ -43,7 +43,7 @@ class Tab(ABC):
         self.perform([{"type": "key", "id": "keyboard", "actions": [*downs, *ups]}])
 
 
-def transcribe_edit_and_keep(tab: Tab, url: str, recording: Path) -> None:
+def transcribe_edit_and_store(tab: Tab, url: str, recording: Path) -> None:
     tab.open(url)
     tab.run("import('./app.js').then(({ restored }) => restored)")
     tab.choose_file("#file", recording)
@@ -56,11 +56,11 @@ def transcribe_edit_and_keep(tab: Tab, url: str, recording: Path) -> None:
     tab.run("document.querySelector('#roll').focus()")
     tab.press(CONTROL, "a")
     tab.press(UP)
-    moved = ",".join(str(pitch + 1) for pitch in PITCHES)
-    tab.wait_for(PITCHES_NOW, moved)
+    raised = ",".join(str(pitch + 1) for pitch in PITCHES)
+    tab.wait_for(PITCHES_NOW, raised)
     tab.wait_for(f"{STAGE}stage.take.kept)", True)
     tab.open(url)
-    tab.wait_for(PITCHES_NOW, moved)
+    tab.wait_for(PITCHES_NOW, raised)
     tab.run("document.querySelector('#tab-score').click()")
-    written = "document.querySelectorAll('#score-page g.note').length"
-    tab.wait_for(f"{written} >= {len(PITCHES)}", True)
+    note_count = "document.querySelectorAll('#score-page g.note').length"
+    tab.wait_for(f"{note_count} >= {len(PITCHES)}", True)

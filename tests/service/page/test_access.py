@@ -1,4 +1,4 @@
-"""The page of a server with API keys: it asks once, for recordings and for the microphone."""
+"""Test of the page of a server with API keys."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.service.servers import StartServer
 KEY = "rse_a-key-for-this-test"
 
 
-def test_the_page_asks_for_a_key(
+def test_page_asks_once_for_an_api_key(
     browser: Browser, start_server: StartServer, recording: Path
 ) -> None:
     server = start_server(*TONES_SERVER, "all", RSE_KEYS=f"someone:{hash_key(KEY).hex()}")
@@ -22,17 +22,17 @@ def test_the_page_asks_for_a_key(
         tab = Tab(context.new_page(), server)
         page, field = tab.page, tab.page.locator("#key")
 
-        page.on("dialog", lambda dialog: dialog.accept())  # "the take is not saved"
+        page.on("dialog", lambda dialog: dialog.accept())  # warns that the take is not saved
         page.set_input_files("#file", recording)
         field.fill("rse_not-the-key")
         tab.press("Continue")
-        field.fill(KEY)  # asked again
+        field.fill(KEY)  # the page asks again
         tab.press("Continue")
         tab.wait_for_notes(len(TONES))
         expect(field).to_have_count(0)
-        expect(page.locator("#players")).to_be_visible()  # the server names its instruments now
+        expect(page.locator("#players")).to_be_visible()  # instruments of the server
 
-        page.reload()  # the key is the tab's
+        page.reload()  # the tab keeps the key
         tab.listen()
         tab.wait_for_notes(1)
         tab.press("Stop")

@@ -1,11 +1,11 @@
-"""Editing a take by mouse and keyboard; its files and its score have the edits."""
+"""Tests of editing a take by mouse, touch and keyboard."""
 
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.service.page.browser import Tab, pitches_of, saved
+from tests.service.page.browser import Tab, pitches_of, save_download
 
 TAKE = "async () => (await import('./app.js')).stage.take"
 NOTES = """async () => (await import('./app.js')).stage.take.notes.map(
@@ -13,12 +13,12 @@ NOTES = """async () => (await import('./app.js')).stage.take.notes.map(
 
 
 def notes(tab: Tab) -> list[dict[str, float]]:
-    found: list[dict[str, float]] = tab.run(NOTES)
-    return found
+    result: list[dict[str, float]] = tab.run(NOTES)
+    return result
 
 
 def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
-    """The screen position of a time and the middle of a pitch, once the roll shows its view."""
+    """Return the screen position of a time and a pitch, once the roll shows its view."""
     x, y = tab.run(
         """async ([seconds, pitch]) => {
           const { roll } = (await import('./app.js')).stage;
@@ -46,23 +46,23 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     page = tab.page
     tab.press("Edit")
     page.locator("#snap").uncheck()
-    first = notes(tab)
-    middle = (first[0]["onset"] + first[0]["offset"]) / 2
+    original = notes(tab)
+    middle = (original[0]["onset"] + original[0]["offset"]) / 2
     # A drag moves a note in time and pitch, and a drag of its end stretches it.
     drag(tab, point(tab, middle, 69), point(tab, middle + 0.2, 71))
     moved = notes(tab)[0]
     assert moved["pitch"] == 71
-    assert moved["onset"] == pytest.approx(first[0]["onset"] + 0.2, abs=0.02)
+    assert moved["onset"] == pytest.approx(original[0]["onset"] + 0.2, abs=0.02)
     drag(tab, point(tab, moved["offset"] - 0.005, 71), point(tab, moved["offset"] + 0.1, 71))
     assert notes(tab)[0]["offset"] == pytest.approx(moved["offset"] + 0.1, abs=0.03)
     assert notes(tab)[0]["onset"] == moved["onset"]
     for _ in range(2):
         page.keyboard.press("Control+z")
-    assert notes(tab) == first
+    assert notes(tab) == original
     page.keyboard.press("Control+Shift+Z")
     assert notes(tab)[0]["pitch"] == 71
     page.keyboard.press("Control+z")
-    # A double-click adds, a marquee selects, Delete deletes.
+    # A double click adds a note, a marquee selects notes, and Delete deletes them.
     page.mouse.dblclick(*point(tab, 2.9, 75))
     assert [n["pitch"] for n in notes(tab)].count(75) == 1
     drag(tab, point(tab, 1.1, 84), point(tab, 2.5, 56))
@@ -70,12 +70,13 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     page.keyboard.press("Delete")
     assert sorted(n["pitch"] for n in notes(tab)) == [69, 69, 75]
     expect(page.locator("#roll")).to_have_attribute("data-note-count", "3")
-    assert sorted(pitches_of(saved(tab.download(), tmp_path))) == [69, 69, 75]
+    assert sorted(pitches_of(save_download(tab.download(), tmp_path))) == [69, 69, 75]
     tab.press("Restore")
-    assert notes(tab) == first
+    assert notes(tab) == original
     tab.press("Undo")
     assert len(notes(tab)) == 3
-    # A click on empty ground is where notes are added or split; an empty velocity changes nothing.
+    # A click beside the notes sets the position at which N adds a note and Shift+N splits notes.
+    # An empty velocity changes nothing.
     page.mouse.click(*point(tab, 2.0, 84))
     expect(page.locator("#position")).to_have_text("0:02.0")
     page.locator("#roll").press("n")
@@ -107,7 +108,7 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
     # A finger may miss a note by some pixels.
     tap(x, y - row / 2 - 9)
     expect(page.locator("#edit-count")).to_have_text("1 selected")
-    # The second finger of two zooms the roll, and the first one lets go of its note.
+    # A second finger zooms the roll and cancels the drag of the first finger.
     tab.touch("touchStart", (x, y))
     tab.touch("touchMove", (x + 30, y))
     assert notes(tab) != before
@@ -117,7 +118,7 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
     tab.touch("touchEnd")
     assert notes(tab) == before
     assert tab.view["span"] < span
-    # Fingers select several notes, one by one or by a drag around them.
+    # Touch selects several notes by taps or by a drag around them.
     tab.press("Fit")
     tab.run("async () => (await import('./state/store.js')).store.set({ several: true })")
     tap(*point(tab, 2.8, 69))
@@ -128,7 +129,7 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
     expect(page.locator("#edit-count")).to_have_text("4 selected")
 
 
-def test_the_list_of_notes_edits_with_the_keyboard_alone(tab: Tab, recording: Path) -> None:
+def test_note_list_is_edited_by_keyboard(tab: Tab, recording: Path) -> None:
     tab.upload(recording)
     page = tab.page
     tab.press("Edit")
@@ -150,7 +151,7 @@ def test_the_list_of_notes_edits_with_the_keyboard_alone(tab: Tab, recording: Pa
     assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
 
 
-def test_a_filter_becomes_an_edit(tab: Tab, recording: Path) -> None:
+def test_hidden_notes_can_be_deleted(tab: Tab, recording: Path) -> None:
     tab.upload(recording)
     tab.slide("#least-length", 450)
     tab.press("Edit")
@@ -200,6 +201,6 @@ COMMANDS = """async ([seed, count]) => {
 }"""
 
 
-def test_every_command_is_undone_and_done_again(bench: Tab) -> None:
+def test_every_command_can_be_undone_and_redone(bench: Tab) -> None:
     for seed in range(1, 9):
         assert bench.run(COMMANDS, [seed, 60]) == []

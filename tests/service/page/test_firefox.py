@@ -1,4 +1,4 @@
-"""The page in Firefox, driven by WebDriver BiDi, which Firefox speaks itself."""
+"""Test of the page in Firefox, which WebDriver BiDi drives."""
 
 import itertools
 import json
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.service.page.browser import PATIENCE_MS
-from tests.service.page.scenario import Tab, transcribe_edit_and_keep
+from tests.service.page.browser import TIMEOUT_MS
+from tests.service.page.scenario import Tab, transcribe_edit_and_store
 from tests.service.servers import RunningServer
 
 ADDRESS = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
@@ -33,14 +33,14 @@ class Firefox(Tab):
         self._tab = self.send("browsingContext.getTree")["contexts"][0]["context"]
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a command."""
-        number = next(self._ids)
-        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        """Send a command and return its result."""
+        message_id = next(self._ids)
+        self._socket.send(json.dumps({"id": message_id, "method": method, "params": params}))
         while True:
-            message = json.loads(self._socket.recv(PATIENCE_MS / 1000))
+            message = json.loads(self._socket.recv(TIMEOUT_MS / 1000))
             if message.get("method") == "log.entryAdded" and message["params"]["level"] == "error":
                 self.errors.append(message["params"]["text"])
-            if message.get("id") == number:
+            if message.get("id") == message_id:
                 assert message["type"] == "success", message
                 result: dict[str, Any] = message["result"]
                 return result
@@ -62,11 +62,11 @@ class Firefox(Tab):
 
     def _evaluate(self, expression: str) -> dict[str, Any]:
         target = {"context": self._tab}
-        answer = self.send(
+        response = self.send(
             "script.evaluate", expression=expression, target=target, awaitPromise=True
         )
-        assert answer["type"] == "success", answer
-        value: dict[str, Any] = answer["result"]
+        assert response["type"] == "success", response
+        value: dict[str, Any] = response["result"]
         return value
 
 
@@ -77,7 +77,7 @@ def firefox(executable: str, folder: Path) -> Iterator[Firefox]:
     with log.open("w") as output:
         process = subprocess.Popen([executable, *arguments], stdout=output, stderr=output)
     try:
-        deadline = time.monotonic() + PATIENCE_MS / 1000
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
         while not (address := ADDRESS.search(log.read_text())):
             assert time.monotonic() < deadline, log.read_text()
             assert process.poll() is None, log.read_text()
@@ -89,7 +89,7 @@ def firefox(executable: str, folder: Path) -> Iterator[Firefox]:
         process.wait()
 
 
-def test_a_recording_is_transcribed_edited_and_kept(
+def test_recording_is_transcribed_edited_and_stored(
     server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("verovio", reason="the extra score")
@@ -97,5 +97,5 @@ def test_a_recording_is_transcribed_edited_and_kept(
     if executable is None:  # continuous integration has Chromium alone
         pytest.skip("firefox is not installed on this machine")
     with firefox(executable, tmp_path) as browser:
-        transcribe_edit_and_keep(browser, server.url, recording)
+        transcribe_edit_and_store(browser, server.url, recording)
         assert browser.errors == []

@@ -1,4 +1,4 @@
-"""Instruments on the page: colours, the legend, mute and solo, the pedal, files of one."""
+"""Tests of instruments on the page: legend, mute and solo, selection, files and MIDI out."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +19,14 @@ from tests.service.page.browser import (
     fresh_tab,
     notes_of,
     pitches_of,
-    saved,
+    save_download,
 )
 from tests.service.servers import RunningServer
 
 RATE_HZ = 22_050
 DURATION_S = 2.2
-# A tone's loudness is its instrument to the fake. The parts overlap: one performer has one
-# instrument.
+# The fake model classifies the instrument of a tone by its loudness. The tones overlap, because the
+# service assigns only one instrument to notes that follow each other.
 PARTS = [(81, 0.2, 1.3, 0.17), (57, 0.5, 1.7, 0.2), (69, 0.9, 1.9, 0.14), (93, 0.9, 1.9, 0.14)]
 LEGEND = {"piano": 1, "violin": 1, "viola": 2}
 
@@ -40,7 +40,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page_of(browser: Browser, ensemble: RunningServer) -> Iterator[Tab]:
+def ensemble_tab(browser: Browser, ensemble: RunningServer) -> Iterator[Tab]:
     yield from fresh_tab(browser, ensemble)
 
 
@@ -51,19 +51,19 @@ def legend(tab: Tab) -> dict[str, int]:
     return dict(zip(names, counts, strict=True))
 
 
-def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Path) -> None:
-    tab, page = page_of, page_of.page
+def test_legend_mutes_and_solos_instruments(ensemble_tab: Tab, trio: Path, tmp_path: Path) -> None:
+    tab, page = ensemble_tab, ensemble_tab.page
     tab.upload(trio)
     expect(page.locator("#instruments")).to_be_visible()
     expect(page.locator("#instruments li:visible")).to_have_count(len(LEGEND))
     assert legend(tab) == LEGEND
-    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
-    named = [str(note["instrument"]) for note in notes]
-    assert named == ["violin", "piano", "viola", "viola"]
+    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    labels = [str(note["instrument"]) for note in notes]
+    assert labels == ["violin", "piano", "viola", "viola"]
 
     tab.press("Mute viola")
     expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
-    assert pitches_of(saved(tab.download(), tmp_path)) == [81, 57]
+    assert pitches_of(save_download(tab.download(), tmp_path)) == [81, 57]
     tab.press("Mute viola")
     tab.press("Solo violin")
     expect(page.locator("#note-count")).to_have_text("1 of 4 notes")
@@ -72,14 +72,14 @@ def test_the_legend_mutes_and_plays_alone(page_of: Tab, trio: Path, tmp_path: Pa
     expect(page.locator("#note-count")).to_have_text("4 notes")
 
 
-def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path) -> None:
-    tab, page = page_of, page_of.page
+def test_chosen_instruments_apply_to_recordings_and_sessions(ensemble_tab: Tab, trio: Path) -> None:
+    tab, page = ensemble_tab, ensemble_tab.page
     page.locator("#players summary").click()
     tab.upload(trio)
     assert legend(tab) == LEGEND
-    players = page.get_by_role("group", name="May play")
+    instruments = page.get_by_role("group", name="May play")
     for name in ("viola", "flute"):
-        players.get_by_role("button", name=name, exact=True).click()
+        instruments.get_by_role("button", name=name, exact=True).click()
     expect(page.locator("#players-chosen")).to_have_text("viola, flute")
     page.get_by_role("button", name="Again: trio.wav").click()
     expect(page.locator("#takes li")).to_have_count(2)
@@ -91,26 +91,28 @@ def test_chosen_instruments_alone_play_before_and_after(page_of: Tab, trio: Path
     assert tab.starts[0]["instruments"] == ["viola", "flute"]
 
 
-def test_files_of_one_instrument_and_of_all(page_of: Tab, trio: Path, tmp_path: Path) -> None:
-    tab = page_of
+def test_files_contain_the_audible_instruments(
+    ensemble_tab: Tab, trio: Path, tmp_path: Path
+) -> None:
+    tab = ensemble_tab
     tab.upload(trio)
     tab.press("Solo viola")
-    own = saved(tab.download(), tmp_path)
-    (viola,) = pretty_midi.PrettyMIDI(str(own)).instruments
+    midi_file = save_download(tab.download(), tmp_path)
+    (viola,) = pretty_midi.PrettyMIDI(str(midi_file)).instruments
     assert (viola.name, viola.program) == ("viola", PROGRAMS["viola"])
     assert sorted(note.pitch for note in viola.notes) == [69, 93]
 
     tab.press("Solo viola")
-    tab.slide("#least-length", 10)  # the page's own file, not the server's
-    parts = pretty_midi.PrettyMIDI(str(saved(tab.download(), tmp_path))).instruments
+    tab.slide("#least-length", 10)  # with a filter, the page writes the file
+    parts = pretty_midi.PrettyMIDI(str(save_download(tab.download(), tmp_path))).instruments
     assert {part.name: len(part.notes) for part in parts} == LEGEND
     assert all(part.program == PROGRAMS[part.name] for part in parts)
     (piano,) = [part for part in parts if part.name == "piano"]
     assert [(c.number, c.value) for c in piano.control_changes] == [(64, 127), (64, 0)]
 
 
-def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
-    known, pedalled = page_of.run(
+def test_page_has_every_instrument_of_the_service(ensemble_tab: Tab) -> None:
+    colour_count, pedalled = ensemble_tab.run(
         """async (names) => {
           const { colourOf, hasPedal } = await import('./notes/instruments.js');
           const colours = names.map((name) => colourOf(name, 0.6));
@@ -118,29 +120,29 @@ def test_the_page_knows_every_instrument_of_the_service(page_of: Tab) -> None:
         }""",
         list(INSTRUMENTS),
     )
-    assert known == len(INSTRUMENTS)
+    assert colour_count == len(INSTRUMENTS)
     assert tuple(pedalled) == PEDAL_INSTRUMENTS
 
 
-def test_a_hidden_tab_plays_a_midi_port_in_time_with_the_pedal(page_of: Tab, trio: Path) -> None:
-    tab, page = page_of, page_of.page
+def test_hidden_tab_plays_midi_out_with_pedal(ensemble_tab: Tab, trio: Path) -> None:
+    tab, page = ensemble_tab, ensemble_tab.page
     tab.connect_synthesiser()
     tab.upload(trio)
-    # A hidden tab's timers run once a second, if at all; it draws nothing.
+    # Timers of a hidden tab run once a second at most, and it does not draw.
     tab.run("() => { setTimeout = setInterval = requestAnimationFrame = () => 0; }")
     piano = "sent.filter(([kind, number]) => kind === 0xB1 && number === 64)"
     tab.press("Play")
     page.wait_for_function(f"() => {piano}.length >= 2")
     expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
-    moves = page.evaluate(f"{piano}.map(([, , value]) => value)")
-    assert moves[:2] == [127, 0]
+    pedal_values = page.evaluate(f"{piano}.map(([, , value]) => value)")
+    assert pedal_values[:2] == [127, 0]
     sent = page.evaluate("sent")
-    begun, ended = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
-    assert begun == [81, 57, 69, 93]
-    assert sorted(ended) == sorted(begun)
+    note_ons, note_offs = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
+    assert note_ons == [81, 57, 69, 93]
+    assert sorted(note_offs) == sorted(note_ons)
 
     page.evaluate("sent.length = 0")
-    tab.slide("#seek", 1.0)  # amid the press, which is from 0.8 to 1.2 s
+    tab.slide("#seek", 1.0)  # the pedal is down then
     tab.press("Play")
     page.wait_for_function(f"() => {piano}.length >= 2")
     assert page.evaluate(f"{piano}[0][2]") == 127

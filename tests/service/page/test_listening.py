@@ -1,4 +1,4 @@
-"""Listening on the page: the fake microphone, and what may go wrong with it."""
+"""Tests of live transcription on the page, and of failures of the microphone and the server."""
 
 import os
 import re
@@ -13,25 +13,27 @@ from tests.service.page.browser import (
     ENDLESS_A4,
     LISTENING,
     Tab,
+    notes_from_server,
     notes_of,
     pitches_of,
-    saved,
-    transcribed,
+    save_download,
 )
 from tests.service.page.conftest import NAMES, PITCHES
 from tests.service.servers import START_S, RunningServer, StartServer
 from tests.service.servers import TONES as TONES_SERVER
 
 LIVE_OPTIONS = {"lookahead_ms": 200, "block_frames": 4}  # options of the page
-MICROPHONE_IN_HAND = """(allowed) => {
+HOLD_MICROPHONE = """(allowed) => {
   const media = navigator.mediaDevices;
   const open = media.getUserMedia.bind(media);
-  media.getUserMedia = async (wish) => {
+  media.getUserMedia = async (constraints) => {
     if (!allowed) await new Promise((resolve) => (window.allow = resolve));
-    return (window.heard = await open(wish));
+    return (window.microphone = await open(constraints));
   };
 }"""
-MICROPHONE_BACK = """() => {
+"""Script that stores the microphone's stream in `microphone`. Without permission, it waits for
+`allow()`."""
+RECONNECT_MICROPHONE = """() => {
   delete navigator.mediaDevices.getUserMedia;
   navigator.mediaDevices.dispatchEvent(new Event('devicechange'));
 }"""
@@ -70,16 +72,16 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     expect(page.locator("#status")).to_have_text("Ready")
     expect(page.locator("#notes tr")).to_have_count(count)
     assert set(page.locator("#notes td:first-child").all_inner_texts()) == set(NAMES)
-    midi = saved(tab.download(), tmp_path)
+    midi = save_download(tab.download(), tmp_path)
 
-    # What was heard can be kept, and as a recording it gives the very same notes.
-    sound = saved(tab.download("Download WAV"), tmp_path)
-    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
-    assert notes == transcribed(server, sound, **LIVE_OPTIONS)
+    # The recorded audio can be downloaded. As an upload it has the same notes.
+    sound = save_download(tab.download("Download WAV"), tmp_path)
+    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    assert notes == notes_from_server(server, sound, **LIVE_OPTIONS)
     assert pitches_of(midi) == [note["pitch"] for note in notes]
 
 
-def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
+def test_midi_out_switches_to_the_fast_mode(tab: Tab) -> None:
     page = tab.page
     started = tab.starts
     fast = page.get_by_role("radio", name="Fast")
@@ -94,10 +96,10 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     assert (started[0]["mode"], started[0]["lookahead_ms"]) == ("anytime", 200)
     tab.stop()
     sent = page.evaluate("sent")
-    begun, ended = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
-    assert len(begun) >= len(PITCHES)
-    assert set(begun) == set(PITCHES)
-    assert sorted(begun) == sorted(ended)
+    note_ons, note_offs = ([m[1] for m in sent if m[0] & 0xF0 == kind] for kind in (0x90, 0x80))
+    assert len(note_ons) >= len(PITCHES)
+    assert set(note_ons) == set(PITCHES)
+    assert sorted(note_ons) == sorted(note_offs)
     page.locator("#midi-port").select_option("Off")
     expect(fast).not_to_be_checked()
 
@@ -106,8 +108,8 @@ def test_a_synthesiser_is_played_along_with(tab: Tab) -> None:
     tab.stop()
 
 
-def test_microphone_that_cannot_be_had(tab: Tab) -> None:
-    for fault, words in (
+def test_unavailable_microphone_is_explained(tab: Tab) -> None:
+    for error, message in (
         ("NotAllowedError", "blocks the microphone"),
         ("NotReadableError", "in use by another program"),
     ):
@@ -117,21 +119,21 @@ def test_microphone_that_cannot_be_had(tab: Tab) -> None:
                 throw new DOMException('', name);
               };
             }""",
-            fault,
+            error,
         )
         tab.press("Listen")
-        expect(tab.page.locator("#status.trouble")).to_contain_text(words)
+        expect(tab.page.locator("#status.trouble")).to_contain_text(message)
         expect(tab.page.get_by_role("button", name="Listen")).to_be_enabled()
 
 
-def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
+def test_stop_before_permission_releases_the_microphone(tab: Tab) -> None:
     page = tab.page
-    tab.run(MICROPHONE_IN_HAND, False)
+    tab.run(HOLD_MICROPHONE, False)
     tab.press("Listen")
     tab.press("Stop")
     expect(page.locator("#status")).to_have_text("Ready")
     page.evaluate("allow()")
-    page.wait_for_function("() => window.heard?.getTracks()[0].readyState === 'ended'")
+    page.wait_for_function("() => window.microphone?.getTracks()[0].readyState === 'ended'")
     expect(page.locator("#status")).to_have_text("Ready")
 
     tab.press("Listen")
@@ -140,8 +142,8 @@ def test_stop_before_the_microphone_is_allowed_lets_go_of_it(tab: Tab) -> None:
     tab.stop()
 
 
-def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) -> None:
-    """A microphone that is unplugged; then a telephone call, which suspends the audio."""
+def test_interrupted_input_is_resumed(tab: Tab, tmp_path: Path) -> None:
+    """The microphone is unplugged. Then a telephone call suspends the audio."""
     page = tab.page
     status = page.locator("#status")
     tab.run("""() => {
@@ -156,17 +158,17 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
         }
       };
     }""")
-    tab.run(MICROPHONE_IN_HAND, True)
+    tab.run(HOLD_MICROPHONE, True)
     tab.press("Listen")
     tab.wait_for_notes(2)
     tab.run("""() => {
-      const first = heard;
+      const first = microphone;
       navigator.mediaDevices.getUserMedia = async () => { throw new Error('none'); };
       first.getTracks()[0].stop();
       first.getTracks()[0].dispatchEvent(new Event('ended'));
     }""")
     expect(page.locator("#status.trouble")).to_contain_text("microphone was disconnected")
-    tab.run(MICROPHONE_BACK)
+    tab.run(RECONNECT_MICROPHONE)
     expect(status).to_have_text("Listening")
     count = int(tab.roll["noteCount"])
     tab.wait_for_notes(count + 2)
@@ -180,16 +182,16 @@ def test_a_source_that_disappears_is_taken_up_again(tab: Tab, tmp_path: Path) ->
     tab.wait_for_notes(int(tab.roll["noteCount"]) + 1)
     tab.stop()
     assert tab.roll["openCount"] == "0"
-    pitches = pitches_of(saved(tab.download(), tmp_path))
+    pitches = pitches_of(save_download(tab.download(), tmp_path))
     assert len(pitches) == int(tab.roll["noteCount"])
     assert set(pitches) <= set(PITCHES)
 
 
-def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
-    """Silence, a channel without sound, and the choice of a channel and of a gain."""
+def test_problems_of_the_input_are_explained(tab: Tab) -> None:
+    """The problems are silence, a silent channel, cancelling channels and noise suppression."""
     page, status, hint = tab.page, tab.page.locator("#status"), tab.page.locator("#input-hint")
     tab.run(TWO_CHANNELS)
-    page.locator("#listen").dblclick()  # is one press
+    page.locator("#listen").dblclick()  # counts as one press
     page.wait_for_selector(LISTENING)
     expect(status).to_contain_text("No sound from this input")
     tab.run("() => { left.gain.value = 0; right.gain.value = 0.2; }")
@@ -211,8 +213,8 @@ def test_what_is_wrong_with_the_input_is_said(tab: Tab) -> None:
     tab.stop()
 
 
-def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> None:
-    tab.run(MICROPHONE_IN_HAND, True)
+def test_muted_microphone_is_shown_and_screen_stays_on(tab: Tab) -> None:
+    tab.run(HOLD_MICROPHONE, True)
     tab.run("""() => {
       window.locks = [];
       const request = async () => {
@@ -223,18 +225,18 @@ def test_changes_while_listening_are_shown_and_the_take_goes_on(tab: Tab) -> Non
     }""")
     tab.listen()
     status = tab.page.locator("#status")
-    tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('mute'))")
+    tab.run("() => microphone.getTracks()[0].dispatchEvent(new Event('mute'))")
     expect(status).to_contain_text("muted the microphone")
-    tab.run("() => heard.getTracks()[0].dispatchEvent(new Event('unmute'))")
+    tab.run("() => microphone.getTracks()[0].dispatchEvent(new Event('unmute'))")
     expect(status).to_have_text("Listening")
 
-    # The screen stays on: the system lets go of the lock as a page is hidden.
+    # The system releases the wake lock when the page is hidden. The page must acquire it again.
     tab.run("() => document.dispatchEvent(new Event('visibilitychange'))")
     tab.stop()
     assert tab.run("() => locks") == ["on", "on", "off"]
 
 
-def test_sound_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
+def test_audio_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
     page, status = tab.page, tab.page.locator("#status")
     tab.run(ENDLESS_A4)
     tab.run("""() => {
@@ -250,7 +252,7 @@ def test_sound_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
     expect(page.locator("#takes li")).to_have_count(2)
     assert page.locator("#takes li").first.inner_text().startswith("Live")
     assert int(tab.roll["noteCount"]) >= 1
-    # A stop that takes too long is cut short.
+    # If stopping takes too long, the user can abort it.
     tab.run("() => serve()")
     tab.listen()
     tab.wait_for_notes(1)
@@ -261,7 +263,7 @@ def test_sound_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
     expect(page.locator("#takes li")).to_have_count(3)
 
 
-def test_take_goes_on_after_the_server_was_killed(
+def test_take_continues_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
     server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1", RSE_WORKERS="2")
@@ -271,19 +273,19 @@ def test_take_goes_on_after_the_server_was_killed(
     tab.run(ENDLESS_A4)
     tab.press("Listen")
     page.wait_for_selector("#roll[data-sounding='A4']")
-    refused = Tab(context.new_page(), server)
-    refused.press("Listen")
-    status = refused.page.locator("#status.trouble")
+    second_tab = Tab(context.new_page(), server)
+    second_tab.press("Listen")
+    status = second_tab.page.locator("#status.trouble")
     expect(status).to_contain_text("busy with other sessions; trying again")
-    refused.stop()
-    refused.page.close()
+    second_tab.stop()
+    second_tab.page.close()
 
     tab.connect_synthesiser()
     tab.run(ANNOUNCED)
-    server.process.send_signal(signal.SIGSTOP)  # to the page, a line that stalls
-    page.wait_for_function("() => announced.some((words) => words.includes('not responding'))")
-    late, *_ = tab.run("() => announced")
-    assert late == "The notes are more than 2 s late, so MIDI out is paused."
+    server.process.send_signal(signal.SIGSTOP)  # the connection stalls
+    page.wait_for_function("() => announced.some((text) => text.includes('not responding'))")
+    first_message, *_ = tab.run("() => announced")
+    assert first_message == "The notes are more than 2 s late, so MIDI out is paused."
     expect(page.locator("#lag")).to_have_text(re.compile(r"^\d+\.\d s$"))
     page.wait_for_selector("#roll[data-sounding='']")
     assert page.evaluate("sent.at(-1)") == [0xB0, 123, 0]
@@ -300,7 +302,7 @@ def test_take_goes_on_after_the_server_was_killed(
     server.process.kill()
     server.process.wait()
     page.wait_for_selector("body[data-state=reconnecting]")
-    page.wait_for_selector("#roll[data-sounding='']")  # nothing sounds that may have ended
+    page.wait_for_selector("#roll[data-sounding='']")  # the notes may have ended by now
     expect(page.locator("#status.trouble")).to_contain_text("trying again")
 
     start_server(TONES_SERVER[0], str(server.port), wait=False)
@@ -310,8 +312,8 @@ def test_take_goes_on_after_the_server_was_killed(
     expect(page.locator("#dropped")).to_have_text("0.0 s")
     tab.stop()
     assert tab.roll["openCount"] == "0"
-    # No note was lost, doubled or cut at the break: the whole take, as a recording, says so.
-    sound = saved(tab.download("Download WAV"), tmp_path)
-    notes = notes_of(saved(tab.download("Download JSON"), tmp_path))
-    assert notes == transcribed(server, sound, **LIVE_OPTIONS)
+    # No note was lost, duplicated or split: an upload of the take's audio has the same notes.
+    sound = save_download(tab.download("Download WAV"), tmp_path)
+    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    assert notes == notes_from_server(server, sound, **LIVE_OPTIONS)
     context.close()

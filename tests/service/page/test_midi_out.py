@@ -1,4 +1,4 @@
-"""MIDI out: channels, programs, the pedal, notes handed over ahead of their time, none stuck."""
+"""Tests of MIDI out: channels, programs, the pedal, scheduled notes and reconnected ports."""
 
 from typing import Any
 
@@ -6,12 +6,13 @@ from tests.service.page.browser import Tab
 
 
 def sent(bench: Tab, script: str) -> list[Any]:
-    """The messages that a script's `out` sends to a port: [message, ms from the start or 0]."""
+    """Return the messages that the script's `out` sends to a port, each as [message, time]. The
+    time is in ms from the start, or 0 for immediate messages."""
     messages: list[Any] = bench.run(
         f"""async () => {{
           const sent = [];
-          const begun = performance.now();
-          const send = (bytes, at) => sent.push([[...bytes], at && at - begun]);
+          const start = performance.now();
+          const send = (bytes, at) => sent.push([[...bytes], at && at - start]);
           const port = {{ id: 'p', name: 'Synth', state: 'connected', send }};
           const access = Object.assign(new EventTarget(), {{ outputs: new Map([['p', port]]) }});
           navigator.requestMIDIAccess = async () => access;
@@ -19,7 +20,7 @@ def sent(bench: Tab, script: str) -> list[Any]:
           const {{ MidiOut }} = await import('./notes/midi-out.js');
           const out = new MidiOut();
           await out.open();
-          out.noteOn(0, {{ pitch: 50, velocity: 1 }});  // no port yet: nothing
+          out.noteOn(0, {{ pitch: 50, velocity: 1 }});  // without a port: no message
           out.choose('p');
           sent.length = 0;
           out.programs = {{ piano: 0, violin: 40 }};
@@ -30,7 +31,7 @@ def sent(bench: Tab, script: str) -> list[Any]:
     return messages
 
 
-def test_each_instrument_has_a_channel_and_no_note_is_stuck(bench: Tab) -> None:
+def test_each_instrument_has_a_channel(bench: Tab) -> None:
     messages = sent(
         bench,
         """
@@ -38,20 +39,21 @@ def test_each_instrument_has_a_channel_and_no_note_is_stuck(bench: Tab) -> None:
           out.noteOn(2, { pitch: 60, velocity: 70, instrument: 'piano' });
           out.pedal(true);
           out.noteOff(1);
-          out.noteOn(3, { pitch: 60, velocity: 50, instrument: 'piano' });  // struck again
-          out.noteOff(2);  // the earlier one's end is known only now
-          out.noteOn(4, { pitch: 72, velocity: 10, instrument: 'piano' }, 100);  // too short yet
+          out.noteOn(3, { pitch: 60, velocity: 50, instrument: 'piano' });  // repeated note
+          out.noteOff(2);  // the note_off of the earlier note is late
+          out.noteOn(4, { pitch: 72, velocity: 10, instrument: 'piano' }, 100);  // still too short
           out.noteOff(4);
           out.silence();
           out.noteOff(3);
         """,
     )
-    begun = [[0xC0, 40], [0x90, 60, 90], [0xC1, 0], [0x91, 60, 70], [0xB1, 64, 127], [0x80, 60, 64]]
-    ends = [[0x91, 60, 50], [0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]]
-    assert [message for message, _ in messages] == begun + ends
+    assert [message for message, _ in messages] == [
+        *([0xC0, 40], [0x90, 60, 90], [0xC1, 0], [0x91, 60, 70], [0xB1, 64, 127], [0x80, 60, 64]),
+        *([0x91, 60, 50], [0x81, 60, 64], [0xB1, 64, 0], [0xB0, 123, 0], [0xB1, 123, 0]),
+    ]
 
 
-def test_a_port_that_returns_is_taken_up_again(bench: Tab) -> None:
+def test_reconnected_port_is_used_again(bench: Tab) -> None:
     messages = sent(
         bench,
         """
@@ -65,12 +67,12 @@ def test_a_port_that_returns_is_taken_up_again(bench: Tab) -> None:
           out.noteOn(3, { pitch: 64, velocity: 90, instrument: 'violin' });
         """,
     )
-    gone = ["Synth (unplugged)"]
-    expected = [[0xC0, 40], [0x90, 60, 90], gone, [0xC0, 40], [0x90, 64, 90]]
+    ports = ["Synth (unplugged)"]
+    expected = [[0xC0, 40], [0x90, 60, 90], ports, [0xC0, 40], [0x90, 64, 90]]
     assert [message for message, *_ in messages] == expected
 
 
-def test_notes_handed_over_early_end_and_are_silenced(bench: Tab) -> None:
+def test_scheduled_notes_end_and_can_be_cancelled(bench: Tab) -> None:
     messages = sent(
         bench,
         """
@@ -85,7 +87,7 @@ def test_notes_handed_over_early_end_and_are_silenced(bench: Tab) -> None:
     assert [m[:2] for m, _ in (first, later, end, later_end)] == [
         *([0x90, 60], [0x90, 60], [0x80, 60], [0x80, 60])
     ]
-    assert end[1] == 0  # at once, before the later one begins
+    assert end[1] == 0  # immediately, before the onset of the later note
     assert 9000 <= later[1] < later_end[1] < later[1] + 2
     assert {at for _, at in controls} == {0}
     assert last[0][:2] == [0x90, 64]

@@ -1,4 +1,4 @@
-"""The page's modules one by one, run inside the browser: files they read, words they say."""
+"""Tests of single JavaScript modules of the page, run in the browser."""
 
 import io
 from fractions import Fraction
@@ -19,12 +19,12 @@ MIDI_OF = """async ([notes, beats, key]) => {
 
 
 @pytest.mark.parametrize("subdivision", [2, 3])
-def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
+def test_midi_file_follows_the_beats(bench: Tab, subdivision: int) -> None:
     times_s = [0.4 + 0.5 * n + 0.02 * (n % 3) for n in range(24)]
     beats = [
         {"time_s": t, "place": n % 3, "beats_per_bar": 3, "subdivision": subdivision}
         for n, t in enumerate(times_s)
-        if n not in (7, 8)  # fields to fill in
+        if n not in (7, 8)  # a gap that the page fills
     ]
     notes = [
         {"pitch": 60, "velocity": 64, "instrument": None, "onset": t, "offset": t + 0.2}
@@ -41,7 +41,7 @@ def test_midi_is_written_in_the_beats(bench: Tab, subdivision: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [2, 6])
-def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int) -> None:
+def test_downmix_equals_that_of_the_service(bench: Tab, channels: int) -> None:
     rng, block = np.random.default_rng(4), 8_000 // BLOCKS_PER_S
     tone = 0.5 * np.sin(0.35 * np.arange(2 * block))
     levels = [[1.0, 1.0], [1, 0], [1, -0.9], [1e-3, -1e-3], [0, 1], [0, 0], [-1, 1], [1e-4, 0.01]]
@@ -63,7 +63,7 @@ def test_the_microphone_is_mixed_as_the_service_mixes(bench: Tab, channels: int)
     np.testing.assert_allclose(mono, Downmix(8_000)(sound), atol=1e-6)
 
 
-def test_names_of_files_and_instruments_are_for_people(bench: Tab) -> None:
+def test_file_names_and_instrument_labels(bench: Tab) -> None:
     names = bench.run(
         """async (names) => {
           const { stemOf } = await import('./notes/saving.js');
@@ -76,18 +76,18 @@ def test_names_of_files_and_instruments_are_for_people(bench: Tab) -> None:
     assert names == [["Mr. Brightside", "take 2", "a.b.c"], ["guitar", "violin"], "plucked"]
 
 
-def test_a_pause_ends_as_soon_as_the_server_is_free(bench: Tab) -> None:
-    """Starting at first, then full, then free: long before the pause would end by itself."""
-    asked = bench.run(
+def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
+    """The server is starting, then full, then free, long before the pause would end by itself."""
+    requested = bench.run(
         """async () => {
           const { pauseUntilFree } = await import('./service/ready.js');
           const fetched = window.fetch;
-          const answers = [[503, {}], [200, { sessions: 1, max_sessions: 1 }],
+          const responses = [[503, {}], [200, { sessions: 1, max_sessions: 1 }],
             [200, { sessions: 0, max_sessions: 1 }]];
-          const asked = [];
+          const requested = [];
           window.fetch = async (url) => {
-            asked.push(new URL(url).pathname);
-            const [status, body] = answers[asked.length - 1];
+            requested.push(new URL(url).pathname);
+            const [status, body] = responses[requested.length - 1];
             return new Response(JSON.stringify(body), { status });
           };
           try {
@@ -95,14 +95,15 @@ def test_a_pause_ends_as_soon_as_the_server_is_free(bench: Tab) -> None:
           } finally {
             window.fetch = fetched;
           }
-          return asked;
+          return requested;
         }"""
     )
-    assert asked == ["/readyz"] * 3
+    assert requested == ["/readyz"] * 3
 
 
 def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:
-    """Nearly: the page decides from chord to chord, the service over the whole piece."""
+    """The page decides chord by chord and the service over the complete piece, so 10 % of the
+    notes may differ."""
     notes = []
     for beat in range(48):
         right, left = 72 + int(6 * np.sin(beat / 5)), 48 + int(8 * np.sin(beat / 7))
@@ -112,8 +113,8 @@ def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:
     divided = bench.run(
         """async (notes) => {
           const { handsOf } = await import('./practise/hands.js');
-          const found = handsOf(notes);
-          return notes.map((note) => found.get(note));
+          const hands = handsOf(notes);
+          return notes.map((note) => hands.get(note));
         }""",
         [{"pitch": note.pitch, "onset": 0.5 * float(note.onset)} for note in notes],
     )
@@ -121,8 +122,8 @@ def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:
     assert sum(a == b for a, b in zip(divided, written, strict=True)) >= 0.9 * len(notes)
 
 
-def test_time_goes_on_while_there_is_no_sound(bench: Tab) -> None:
-    """Firefox gives no channels while all are silent, other browsers if there is no source."""
+def test_worklet_counts_time_without_input(bench: Tab) -> None:
+    """Browsers pass no channels to a worklet without a source, and Firefox also during silence."""
     samples = bench.run(
         """async () => {
           const context = new OfflineAudioContext(1, 8000, 8000);
@@ -155,6 +156,6 @@ OPENED_BEATS = """async (late) => {
 }"""
 
 
-def test_beats_of_a_midi_file_are_kept_if_its_notes_are_on_them(bench: Tab) -> None:
+def test_midi_beats_are_kept_if_notes_match(bench: Tab) -> None:
     assert set(bench.run(OPENED_BEATS, 0)) == {3}
     assert bench.run(OPENED_BEATS, 0.013) == []

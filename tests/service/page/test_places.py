@@ -1,4 +1,4 @@
-"""The page under a path."""
+"""Test of the page behind a proxy, below a path."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ http {{
 """
 
 
-def test_the_page_works_under_a_path(
+def test_page_works_below_a_path(
     browser: Browser, server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -47,5 +47,5 @@ def test_the_page_works_under_a_path(
         tab.listen()
         tab.wait_for_melody(NAMES)
         tab.stop()
-        assert tab.complaints == []
+        assert tab.console_errors == []
         context.close()

@@ -1,4 +1,4 @@
-"""Practising: speed, count-in, transposition, loops by bars; beats put right by hand."""
+"""Tests of practising (speed, count-in, transposition, loops) and of editing beats."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ SPEED = "async () => (await import('./state/store.js')).store.get('speed')"
 PITCHES = "async () => (await import('./app.js')).stage.take.notes.map((note) => note.pitch)"
 
 
-def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
+def test_practice_changes_speed_pitch_and_hand(tab: Tab, tune: Path) -> None:
     tab.upload(tune)
     page = tab.page
     tab.run("""() => {
@@ -38,19 +38,19 @@ def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
     page.locator("#count-in").check()
     tab.press("Play")
     page.wait_for_function("() => media.length > 0 && media[0][2].currentTime > 0.2")
-    # The recording is at its place in the take, at half speed and at its own pitch.
-    rate, keeps_pitch, apart = tab.run("""async () => {
+    # The recording plays at the take's position, at half speed and at its original pitch.
+    rate, keeps_pitch, difference_s = tab.run("""async () => {
       const { player } = (await import('./app.js')).stage;
       const [rate, keeps, audio] = media[0];
       return [rate, keeps, Math.abs(player.position - audio.currentTime)];
     }""")
     assert (rate, keeps_pitch) == (0.5, True)
-    assert apart < 0.25
+    assert difference_s < 0.25
     page.wait_for_function("() => clicks.length >= 6")
     tab.press("Pause")
     gaps = np.diff(tab.run("() => clicks.slice(0, 4)"))
     assert gaps == pytest.approx(2 * BEAT_S, rel=0.15)
-    # Transposed, the notes and their names are; undone, they are what they were.
+    # Transposition applies to the notes and their names, and can be undone.
     tab.press("A semitone higher")
     assert tab.run(PITCHES)[0] == 58
     expect(page.locator("#transposed")).to_have_text("+1")
@@ -59,17 +59,17 @@ def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
     expect(page.locator("#notes td").first).to_have_text("B3")
     tab.press("A semitone lower")
     expect(page.locator("#notes td").first).to_have_text("A3")
-    # One hand alone: of two octaves in turn, the left hand has the lower notes.
+    # Only the notes of one hand are shown.
     page.locator("#hand").select_option("Left hand")
     expect(page.locator("#notes tr")).to_have_count(4)
-    # All of it ends with the bar.
+    # Closing the practice bar resets all of it.
     assert tab.run(SPEED) == 0.5
     tab.press("Practise")
     expect(page.locator("#notes tr")).to_have_count(16)
     assert tab.run(SPEED) == 1
     tab.press("Practise")
     page.locator("#hand").select_option("Both hands")
-    # A loop is of whole bars.
+    # A loop starts and ends at a bar line.
     tab.run("async () => (await import('./app.js')).stage.roll.zoom(0.4, 5)")
     tab.press("Loop")
     passage, bars = tab.run("""async () => {
@@ -81,7 +81,7 @@ def test_a_passage_is_practised_slowly(tab: Tab, tune: Path) -> None:
     assert passage["end"] in bars
 
 
-def test_beats_are_put_right(tab: Tab, tune: Path) -> None:
+def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
     tab.upload(tune)
     page = tab.page
     tab.press("Edit")
@@ -98,7 +98,7 @@ def test_beats_are_put_right(tab: Tab, tune: Path) -> None:
     for _ in range(4):
         tab.press("Undo")
     assert tab.run(BEATS) == before
-    # The score is written in the beats that were set.
+    # The score uses the edited beats.
     page.locator("#metre").select_option("3")
     with page.expect_request("**/score*") as request:
         page.get_by_role("tab", name="Score").click()
@@ -106,7 +106,7 @@ def test_beats_are_put_right(tab: Tab, tune: Path) -> None:
     assert {beat["beats_per_bar"] for beat in sent["beats"]} == {3}
 
 
-PURE = """async () => {
+BEAT_FUNCTIONS = """async () => {
   const { dragged, tapped, withTap, oneAt } = await import('./edit/beats.js');
   const beats = oneAt(tapped([1, 1.5, 2], 6, 4), 1);
   const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
@@ -118,9 +118,9 @@ PURE = """async () => {
 }"""
 
 
-def test_taps_make_beats_and_a_dragged_bar_line_moves_its_neighbours(bench: Tab) -> None:
-    made = bench.run(PURE)
-    assert made["beats"][:4] == [[0, 2], [0.5, 3], [1, 0], [1.5, 1]]
+def test_tapped_beats_and_dragged_bar_lines(bench: Tab) -> None:
+    result = bench.run(BEAT_FUNCTIONS)
+    assert result["beats"][:4] == [[0, 2], [0.5, 3], [1, 0], [1.5, 1]]
     expected = [0, 0.5, 1, 1.55, 2.1, 2.65, 3.2, 3.65, 4.1, 4.55, 5, 5.5, 6]
-    assert made["moved"] == pytest.approx(expected)
-    assert made["taps"] == [9]
+    assert result["moved"] == pytest.approx(expected)
+    assert result["taps"] == [9]

@@ -1,4 +1,4 @@
-"""The roll and the page around it: keys, pointing, colours, widths, names, work per picture."""
+"""Tests of the roll and the layout: keyboard, pointer, touch, labels and screen sizes."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.service.page.browser import ENDLESS_A4, Tab
 from tests.service.page.conftest import LONG_S
 
 
-def test_roll_answers_to_keyboard_and_pointer(tab: Tab, long_recording: Path) -> None:
+def test_roll_is_controlled_by_keyboard_and_pointer(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
     page.get_by_role("img", name="Piano roll, 3 notes").focus()
@@ -40,8 +40,9 @@ def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
     assert nameless == []
 
 
-def test_the_page_fits_the_screen(tab: Tab, recording: Path) -> None:
-    """With a take of a long name: no sideways scrolling, a roll to read, buttons for fingers."""
+def test_page_fits_the_screen(tab: Tab, recording: Path) -> None:
+    """With a long name of a take, the page must not scroll sideways. The roll must be high enough
+    to read, and the buttons large enough for fingers."""
     page = tab.page
     tab.upload(recording)
     tab.press(f"Rename: {recording.name}")
@@ -77,13 +78,13 @@ def check_fit(tab: Tab, width: int, height: int) -> None:
             assert box["y"] + box["height"] <= height, control
 
 
-def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: Path) -> None:
+def test_wheel_and_touch_zoom_and_scroll(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
     box = tab.box("#roll")
     x, y = box["x"] + 0.6 * box["width"], box["y"] + 0.5 * box["height"]
     page.mouse.move(x, y)
-    whole = tab.view
+    full_view = tab.view
 
     def wheel(across: float, down: float, key: str | None = None) -> dict[str, float]:
         if key:
@@ -91,57 +92,61 @@ def test_wheel_and_fingers_zoom_and_scroll_both_ways(tab: Tab, long_recording: P
         page.mouse.wheel(across, down)
         if key:
             page.keyboard.up(key)
-        page.wait_for_timeout(50)  # the browser hands wheels on with its next picture
+        page.wait_for_timeout(50)  # the browser delivers wheel events with its next frame
         return tab.view
 
-    near = wheel(0, -300, "Control")
-    assert near["span"] < whole["span"] / 2
-    assert (near["low"], near["high"]) == (whole["low"], whole["high"])
-    later = wheel(120, 0)
-    assert later["start"] > near["start"]
-    assert later["span"] == near["span"]
+    zoomed = wheel(0, -300, "Control")
+    assert zoomed["span"] < full_view["span"] / 2
+    assert (zoomed["low"], zoomed["high"]) == (full_view["low"], full_view["high"])
+    scrolled = wheel(120, 0)
+    assert scrolled["start"] > zoomed["start"]
+    assert scrolled["span"] == zoomed["span"]
     lower = wheel(0, 120)
-    assert lower["low"] < later["low"]
-    assert lower["start"] == later["start"]
-    assert lower["high"] - lower["low"] == pytest.approx(later["high"] - later["low"])
-    tall = wheel(0, -200, "Alt")
-    assert tall["high"] - tall["low"] < 0.6 * (lower["high"] - lower["low"])
-    assert tall["span"] == lower["span"]
+    assert lower["low"] < scrolled["low"]
+    assert lower["start"] == scrolled["start"]
+    assert lower["high"] - lower["low"] == pytest.approx(scrolled["high"] - scrolled["low"])
+    taller = wheel(0, -200, "Alt")
+    assert taller["high"] - taller["low"] < 0.6 * (lower["high"] - lower["low"])
+    assert taller["span"] == lower["span"]
     page.mouse.down()
     page.mouse.move(x + 80, y - 80, steps=4)
     page.mouse.up()
     dragged = tab.view
-    assert dragged["start"] < tall["start"]
-    assert dragged["low"] < tall["low"]
+    assert dragged["start"] < taller["start"]
+    assert dragged["low"] < taller["low"]
     tab.press("Fit")
-    assert tab.view == whole
+    assert tab.view == full_view
 
     tab.touch("touchStart", (x - 60, y - 50))
     tab.touch("touchStart", (x - 60, y - 50), (x + 60, y + 50))
     for step in range(1, 5):
-        apart = 20 * step
-        tab.touch("touchMove", (x - 60 - apart, y - 50 - apart), (x + 60 + apart, y + 50 + apart))
+        d = 20 * step
+        tab.touch(
+            "touchMove",
+            (x - 60 - d, y - 50 - d),
+            (x + 60 + d, y + 50 + d),
+        )
     tab.touch("touchEnd", (x - 140, y - 130))
     tab.touch("touchEnd")
     pinched = tab.view
-    assert pinched["span"] < 0.7 * whole["span"]
-    assert pinched["high"] - pinched["low"] < 0.7 * (whole["high"] - whole["low"])
+    assert pinched["span"] < 0.7 * full_view["span"]
+    assert pinched["high"] - pinched["low"] < 0.7 * (full_view["high"] - full_view["low"])
 
 
-def test_one_can_scroll_back_while_it_listens(tab: Tab) -> None:
+def test_user_can_scroll_back_while_listening(tab: Tab) -> None:
     page = tab.page
     tab.run(ENDLESS_A4)
     tab.listen()
     page.wait_for_function("() => Number(document.getElementById('seek').max) > 3")
     page.locator("#roll").focus()
     for _ in range(5):
-        page.keyboard.press("+")  # a second or so in view
+        page.keyboard.press("+")  # about a second is visible then
     now = page.get_by_role("button", name="Back to now")
     expect(now).to_be_hidden()
     page.keyboard.press("Home")
     expect(now).to_be_visible()
     page.wait_for_timeout(600)
-    assert tab.view["start"] < 0.1  # and stays there
+    assert tab.view["start"] < 0.1  # the view does not follow the new notes
     assert page.locator("#seek").input_value() < "2"
     now.click()
     expect(now).to_be_hidden()

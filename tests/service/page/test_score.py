@@ -1,4 +1,4 @@
-"""The Score tab: written by the service, followed, saved."""
+"""Tests of the Score tab."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.service.page.browser import Tab, saved
+from tests.service.page.browser import Tab, save_download
 
 pytest.importorskip("verovio", reason="the extra score")
 
 
-def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
+def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
     tab.upload(tune)
     page = tab.page
-    take = "async () => (await import('./app.js')).stage.take.beats.length"
-    assert page.evaluate(take) > 10  # in the roll at once
+    beats = "async () => (await import('./app.js')).stage.take.beats.length"
+    assert page.evaluate(beats) > 10
     tab.run("""() => {
       window.drawn = [];
       const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -32,12 +32,12 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     }""")
     pedals = []
 
-    def with_chords(route: Route) -> None:  # the tune is a single line
-        asked: dict[str, Any] = route.request.post_data_json or {}
-        pedals.append(asked["pedal"])
-        route.continue_(post_data=asked | {"chords": True})
+    def request_chords(route: Route) -> None:  # by default a monophonic tune has none
+        body: dict[str, Any] = route.request.post_data_json or {}
+        pedals.append(body["pedal"])
+        route.continue_(post_data=body | {"chords": True})
 
-    page.route("**/score?form=*", with_chords)
+    page.route("**/score?form=*", request_chords)
     page.get_by_role("tab", name="Roll").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="Score")).to_be_focused()
@@ -48,14 +48,14 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     page.wait_for_function("""() => ["normal", "bold"].every((weight) => [...document.fonts].some(
         (font) => font.family.includes("Libertinus") && font.weight === weight
             && font.status === "loaded"))""")
-    music = saved(tab.download("Download MusicXML"), tmp_path)
+    music = save_download(tab.download("Download MusicXML"), tmp_path)
     assert music.name == "tune.musicxml"
     assert b"<work-title>Tune in A</work-title>" in music.read_bytes()  # the recording's tag
-    assert saved(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
-    # Notes are marked as they sound.
+    assert save_download(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
+    # The sounding notes are marked.
     tab.slide("#seek", 2.0)
     expect(page.locator("#score-page g.note.sounding")).to_have_count(1)
-    # Another width of the window and another filter change the drawing.
+    # A new window width and a new filter each request a new score.
     with page.expect_response("**/score*"):
         page.set_viewport_size({"width": 390, "height": 500})
     tab.press("Practise")
@@ -64,7 +64,7 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     assert len((response.value.request.post_data_json or {})["notes"]) == 4
     with page.expect_response("**/score*"):
         page.locator("#hand").select_option("Both hands")
-    # The page scrolls to the bar in view, unless Follow is off.
+    # The score scrolls to the current bar, unless Follow is off.
     scrolled = "() => document.getElementById('score-page').scrollTop"
     page.locator("#follow").uncheck()
     page.evaluate("() => document.getElementById('score-page').scrollTo(0, 0)")
@@ -76,7 +76,7 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     expect(page.locator("#score-page g.measure").first).to_have_class(re.compile("now"))
     tab.slide("#seek", 9.0)
     page.wait_for_function(f"{scrolled} > 0")
-    # Playback is marked, and a click on a bar goes there.
+    # A click on a bar moves the position there.
     page.locator("#score-page g.measure").last.click(force=True)
     expect(page.locator("#score-page g.measure.now")).to_have_count(1)
     expect(page.locator("#position")).not_to_have_text("0:00.0")
@@ -85,10 +85,10 @@ def test_a_take_is_written_down_and_saved(tab: Tab, tune: Path, tmp_path: Path) 
     expect(page.locator("#roll")).to_be_visible()
     page.wait_for_function("() => drawn.includes('A')")  # the tune's chord
     assert pedals == [[{"onset_s": 0.6, "offset_s": 1.7}]] * len(pedals)
-    assert not tab.complaints
+    assert not tab.console_errors
 
 
-def test_a_take_that_grows_is_written_bar_by_bar(tab: Tab) -> None:
+def test_score_grows_while_listening(tab: Tab) -> None:
     page = tab.page
     page.get_by_role("tab", name="Score").click()
     expect(page.locator("#score-about")).to_contain_text("appears as notes are heard")
@@ -99,7 +99,7 @@ def test_a_take_that_grows_is_written_bar_by_bar(tab: Tab) -> None:
     expect(page.get_by_role("button", name="Download PDF")).to_be_enabled()
 
 
-def test_a_score_that_takes_long_can_be_cancelled(tab: Tab, tune: Path) -> None:
+def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:
     tab.upload(tune)
     page = tab.page
     page.route("**/score?form=svg*", lambda route: None)  # no response

@@ -1,14 +1,14 @@
-"""The page's end of the live protocol against a scripted server."""
+"""Tests of the page's websocket client with a scripted server."""
 
 from typing import Any
 
 from tests.service.page.browser import Tab
 
-# A WebSocket that a script speaks through: `open()` accepts, `say` is the server, `fail` cuts.
-STAGE = """
+# A fake WebSocket: `say` sends a message of the server, and `fail` disconnects.
+SETUP = """
   const { TranscriptionSocket } = await import('./service/socket.js');
   const Real = WebSocket;
-  const sockets = [], heard = [];
+  const sockets = [], events = [];
   window.WebSocket = class {
     bufferedAmount = 0;
     sent = [];
@@ -28,7 +28,7 @@ STAGE = """
   };
   const stream = new TranscriptionSocket('ws://nowhere', { sample_rate: 1000, lookahead_ms: 70 });
   for (const type of ['ready', 'note_on', 'note_off', 'sounding', 'stall', 'lost', 'end']) {
-    stream.addEventListener(type, ({ detail }) => heard.push([type,
+    stream.addEventListener(type, ({ detail }) => events.push([type,
       detail?.key ?? detail?.message ?? (detail instanceof Set ? [...detail] : null)]));
   }
   const say = (samples) => stream.send(new ArrayBuffer(2 * samples), samples);
@@ -42,17 +42,17 @@ STAGE = """
 """
 
 
-def play(tab: Tab, script: str) -> dict[str, Any]:
-    """Run a script with these sockets; return the messages sent and received."""
-    reported: dict[str, Any] = tab.run(
-        f"async () => {{ {STAGE} try {{ {script} }} finally {{ window.WebSocket = Real; }}"
-        " return { sent: sockets.map(({ sent }) => sent), heard, lost: stream.lostSamples }; }"
+def run_script(tab: Tab, script: str) -> dict[str, Any]:
+    """Run a script with fake sockets. Return the messages sent, the events and the lost samples."""
+    result: dict[str, Any] = tab.run(
+        f"async () => {{ {SETUP} try {{ {script} }} finally {{ window.WebSocket = Real; }}"
+        " return { sent: sockets.map(({ sent }) => sent), events, lost: stream.lostSamples }; }"
     )
-    return reported
+    return result
 
 
-def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) -> None:
-    reported = play(
+def test_resumes_from_the_last_checkpoint(bench: Tab) -> None:
+    result = run_script(
         bench,
         """
         const first = await nextSocket(1);
@@ -67,20 +67,21 @@ def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) ->
         const second = await nextSocket(2);
         second.say({ ...ready, checkpoint: point(250, 8, [{ note_id: 0 }]) });
         second.say({ type: 'note_off', note_id: 1, pitch: 60, time_s: 0.6 });
-        second.say(progress(point(300, 12), 0.6));  // the end of note 0 was never heard of
+        second.say(progress(point(300, 12), 0.6));  // the note_off of note 0 was not received
         stream.stop();
         second.say({ type: 'done', reason: 'stop' });
         second.fail();
         """,
     )
-    first, second = reported["sent"]
+    first, second = result["sent"]
     assert first == [{"type": "start", "sample_rate": 1000, "lookahead_ms": 70}, 600, 600]
     point = {"session_id": "ab", "from_sample": 250, "frames": 8, "notes": 8}
     resume = {**point, "sounding": [{"note_id": 0}], "known_events": 1}
     accepted = {"mode": "block", "block_frames": 4, "model": "m"}
-    # From sample 250 on: the end of the first chunk, the second one, and what came meanwhile.
+    # Audio is sent from sample 250: the rest of the first chunk, the second chunk, and the chunk
+    # recorded during the disconnection.
     assert second == [{**first[0], **accepted, "resume": resume}, 100, 600, 200, {"type": "stop"}]
-    assert [entry for entry in reported["heard"] if entry[1] is not None] == [
+    assert [entry for entry in result["events"] if entry[1] is not None] == [
         ["note_on", "1:0"],
         ["sounding", ["1:0"]],
         ["note_on", "1:1"],
@@ -88,11 +89,11 @@ def test_resumes_from_the_checkpoint_with_what_was_heard_after_it(bench: Tab) ->
         ["sounding", []],
         ["end", ""],
     ]
-    assert reported["lost"] == 0
+    assert result["lost"] == 0
 
 
-def test_starts_a_new_session_if_the_server_cannot_resume(bench: Tab) -> None:
-    reported = play(
+def test_starts_a_new_session_if_resuming_fails(bench: Tab) -> None:
+    result = run_script(
         bench,
         """
         const first = await nextSocket(1);
@@ -112,17 +113,17 @@ def test_starts_a_new_session_if_the_server_cannot_resume(bench: Tab) -> None:
         third.fail();
         """,
     )
-    _, second, third = reported["sent"]
+    _, second, third = result["sent"]
     assert "resume" in second[0]
     assert third == [
         {"type": "start", "sample_rate": 1000, "lookahead_ms": 70},
         400,
         {"type": "stop"},
     ]
-    assert [entry for entry in reported["heard"] if entry[0] in ("lost", "note_on")] == [
+    assert [entry for entry in result["events"] if entry[0] in ("lost", "note_on")] == [
         ["lost", None],
         ["note_on", "1:0"],
         ["lost", None],
         ["note_on", "2:0"],
     ]
-    assert reported["lost"] == 0  # what had not become notes was sent again
+    assert result["lost"] == 0  # the untranscribed audio was sent again

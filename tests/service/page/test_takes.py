@@ -1,4 +1,4 @@
-"""The list of takes: names, deletion, what is not saved, and the way out of the page by hand."""
+"""Tests of the list of takes: names, deletion, storage in the browser, and opening files."""
 
 import base64
 import json
@@ -7,30 +7,34 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Dialog, expect
 
-from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, saved
+from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, save_download
 from tests.service.page.conftest import PITCHES
+
+KEPT = "async () => (await import('./app.js')).stage.take.kept"
 
 
 def raise_all_notes(tab: Tab) -> None:
-    """Edit: every note of the take, by a semitone."""
+    """Raise every note of the take by a semitone."""
     tab.press("Edit")
     tab.page.locator("#roll").focus()
     tab.page.keyboard.press("Control+a")
     tab.page.keyboard.press("ArrowUp")
 
 
-def test_a_take_is_renamed_saved_and_deleted(tab: Tab, recording: Path, tmp_path: Path) -> None:
+def test_unsaved_take_is_deleted_only_after_confirmation(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
     page = tab.page
-    asked: list[tuple[str, str]] = []
+    dialogs: list[tuple[str, str]] = []
 
-    def answer(dialog: Dialog) -> None:
-        asked.append((dialog.type, dialog.message))
-        if dialog.type == "confirm" and len(asked) == 1:
+    def dismiss_first(dialog: Dialog) -> None:
+        dialogs.append((dialog.type, dialog.message))
+        if dialog.type == "confirm" and len(dialogs) == 1:
             dialog.dismiss()
         else:
             dialog.accept()
 
-    page.on("dialog", answer)
+    page.on("dialog", dismiss_first)
     tab.upload(recording)
     take = page.locator("#takes li")
     tab.press(f"Rename: {recording.name}")
@@ -43,22 +47,24 @@ def test_a_take_is_renamed_saved_and_deleted(tab: Tab, recording: Path, tmp_path
     page.keyboard.press("Escape")
     expect(take).to_contain_text("Scale in A: slow")
 
-    tab.press("Delete: Scale in A: slow")  # kept: the question was not answered with yes
+    tab.press("Delete: Scale in A: slow")
     expect(take).to_have_count(1)
-    assert asked == [("confirm", "Delete “Scale in A: slow”? It was not downloaded.")]
+    assert dialogs == [("confirm", "Delete “Scale in A: slow”? It was not downloaded.")]
 
 
-def test_what_is_saved_goes_without_a_question(tab: Tab, recording: Path, tmp_path: Path) -> None:
+def test_saved_take_is_deleted_without_a_question(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
     page = tab.page
 
-    def refuse(dialog: Dialog) -> None:
-        tab.complaints.append(f"asked: {dialog.message}")
+    def fail(dialog: Dialog) -> None:
+        tab.console_errors.append(f"unexpected dialog: {dialog.message}")
         dialog.accept()
 
-    page.on("dialog", refuse)
+    page.on("dialog", fail)
     tab.upload(recording, recording)
     midi = tab.download()
-    assert pitches_of(saved(midi, tmp_path)) == PITCHES
+    assert pitches_of(save_download(midi, tmp_path)) == PITCHES
     first, second = page.locator("#takes li").all()
     second.locator(".take-choose").click()
 
@@ -86,15 +92,14 @@ def test_what_is_saved_goes_without_a_question(tab: Tab, recording: Path, tmp_pa
     page.reload()
 
 
-def test_takes_survive_a_reload_with_edits_and_sound(tab: Tab, recording: Path) -> None:
+def test_takes_survive_a_reload(tab: Tab, recording: Path) -> None:
     page = tab.page
     tab.upload(recording)
     raise_all_notes(tab)
     tab.press(f"Rename: {recording.name}")
     page.keyboard.type("Mended")
     page.keyboard.press("Enter")
-    kept = "async () => (await import('./app.js')).stage.take.kept"
-    tab.until(kept)
+    tab.until(KEPT)
     page.reload()
     expect(page.locator("#takes li")).to_contain_text("Mended")
     expect(page.locator("#note-count")).to_have_text("4 notes")
@@ -113,25 +118,25 @@ def test_takes_survive_a_reload_with_edits_and_sound(tab: Tab, recording: Path) 
     expect(page.locator("#takes-panel")).to_be_hidden()
 
 
-def test_a_take_that_listens_survives_a_crash(tab: Tab) -> None:
+def test_live_take_survives_a_crash(tab: Tab) -> None:
     page = tab.page
     tab.listen()
     tab.wait_for_notes(2)
     tab.until("async () => (await import('./app.js')).stage.take.stored")
-    again = page.context.new_page()  # a crash: the first page has written no more
-    again.goto(tab.server.url)
-    expect(again.locator("#takes li")).to_contain_text("Live")
-    expect(again.locator("#note-count")).not_to_have_text("0 notes")
+    second = page.context.new_page()  # as after a crash, without a final write of the first page
+    second.goto(tab.server.url)
+    expect(second.locator("#takes li")).to_contain_text("Live")
+    expect(second.locator("#note-count")).not_to_have_text("0 notes")
 
 
-def test_saved_takes_and_midi_are_opened_again(tab: Tab, recording: Path, tmp_path: Path) -> None:
+def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path: Path) -> None:
     page = tab.page
     tab.upload(recording)
     raise_all_notes(tab)
-    moved = [pitch + 1 for pitch in PITCHES]
-    json_file = saved(tab.download("Download JSON"), tmp_path)
-    midi = saved(tab.download(), tmp_path)
-    assert pitches_of(midi) == moved
+    raised = [pitch + 1 for pitch in PITCHES]
+    json_file = save_download(tab.download("Download JSON"), tmp_path)
+    midi = save_download(tab.download(), tmp_path)
+    assert pitches_of(midi) == raised
     state = """async () => {
       const { take } = (await import('./app.js')).stage;
       const { heard, recording } = take;
@@ -140,30 +145,27 @@ def test_saved_takes_and_midi_are_opened_again(tab: Tab, recording: Path, tmp_pa
     }"""
     page.set_input_files("#file", [json_file])
     expect(page.locator("#takes li")).to_have_count(2)
-    assert tab.run(state) == [moved, PITCHES, False]
+    assert tab.run(state) == [raised, PITCHES, False]
     sound = tmp_path / f"{midi.stem}.wav"
     sound.write_bytes(recording.read_bytes())
     page.set_input_files("#file", [midi, sound])
     expect(page.locator("#takes li")).to_have_count(3)
-    assert tab.run(state) == [moved, None, True]
+    assert tab.run(state) == [raised, None, True]
     onsets = "async () => (await import('./app.js')).stage.take.notes.map(({ onset }) => onset)"
     expected = [note["onset_s"] for note in notes_of(json_file)]
     assert tab.run(onsets) == pytest.approx(expected, abs=2e-3)
-    letter = tmp_path / "letter.mid"
-    letter.write_text("Dear musician")
-    page.set_input_files("#file", [letter])
+    text_file = tmp_path / "letter.mid"
+    text_file.write_text("Dear musician")
+    page.set_input_files("#file", [text_file])
     expect(page.locator("#status")).to_contain_text("letter.mid is no take")
 
 
-KEPT = "async () => (await import('./app.js')).stage.take.kept"
-
-
-def test_tabs_and_a_full_disk_lose_nothing_silently(tab: Tab, tmp_path: Path) -> None:
+def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None:
     page = tab.page
     take = tmp_path / "scale.json"
     notes = [{"pitch": 60 + n % 4, "onset_s": n, "offset_s": n + 1} for n in range(400)]
     take.write_text(json.dumps({"notes": notes, "name": "Scale.wav"}))
-    # Without space the page states what is not kept, until it is.
+    # Without free space the page lists the takes that are not stored.
     full = {"origin": tab.server.url, "quotaSize": 100}
     devtools = page.context.new_cdp_session(page)
     devtools.send("Storage.overrideQuotaForOrigin", full)
@@ -176,7 +178,7 @@ def test_tabs_and_a_full_disk_lose_nothing_silently(tab: Tab, tmp_path: Path) ->
     raise_all_notes(tab)
     tab.until(KEPT)
     expect(page.locator("#takes-kept")).to_contain_text("Kept in this browser")
-    # A tab does not overwrite what another tab has written.
+    # A tab does not overwrite the takes of another tab.
     other = Tab(page.context.new_page(), tab.server)
     expect(other.page.locator("#takes li")).to_have_count(1)
     raise_all_notes(other)
@@ -189,5 +191,5 @@ def test_tabs_and_a_full_disk_lose_nothing_silently(tab: Tab, tmp_path: Path) ->
     names = other.page.locator("#takes .take-name")
     expect(names).to_have_count(2)
     assert sorted(names.all_inner_texts()) == ["Scale (2)", "Scale.wav"]
-    assert other.complaints == []
+    assert other.console_errors == []
     other.page.close()

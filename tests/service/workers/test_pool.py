@@ -46,7 +46,9 @@ async def running_pool(workers: int, **options: Any) -> AsyncIterator[WorkerPool
 
 def worker_processes() -> list[int]:
     """Return the process IDs of the workers, without other children of this process."""
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]}
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]
+    }
     return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
 
 

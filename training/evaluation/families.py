@@ -28,9 +28,8 @@ class FamilyCounts:
 
     def __init__(self) -> None:
         self.confusion = np.zeros((len(INSTRUMENTS), len(INSTRUMENTS)), np.int64)
-        self._pedal = np.zeros(
-            (2, 2), np.int64
-        )  # frames, by labelled and detected state (up, down)
+        # Number of pedal frames, by labelled and detected state (up, down).
+        self._pedal = np.zeros((2, 2), np.int64)
 
     def add(self, passage: Passage, notes: list[Note], pedal: Sequence[PedalPress]) -> None:
         """Count the notes and pedal presses that were detected in a passage."""

@@ -1,4 +1,4 @@
-"""Measures the paper's claims of speed on this machine: ``python -m training.evaluation.speed``.
+"""Measures the paper's speed claims on this machine: ``python -m training.evaluation.speed``.
 
 A network of residual switch units (RSE) is compared with two baselines. One is the original
 network of gated units (SE), with 384 features as in the paper. The other is one layer of attention

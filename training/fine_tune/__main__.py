@@ -44,7 +44,7 @@ with interruptible_imports(PROG):
     from model.transcriber import TranscriptionModel
     from service.engine.local import LocalEngine
     from training.fine_tune import choose
-    from training.fine_tune.collection import OwnCollection, Split, read_own, split
+    from training.fine_tune.collection import Split, UserCollection, read_folder, split
     from training.fine_tune.task import OWN, FineTuneTask
     from training.loop.loop import LoopConfig, Trainer
     from training.loop.run_folder import STATE, warm_start
@@ -119,7 +119,7 @@ def fine_tune(options: argparse.Namespace) -> None:
     if not {"frame", "onset"} <= set(initial.config.heads):
         raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")
     with LocalEngine(initial) as computer:
-        collection = read_own(options.folder, computer, options.labels)
+        collection = read_folder(options.folder, computer, options.labels)
     print(collection.table(), flush=True)
     parts = split(collection.recordings, options.seed)
     print(f"split: {parts.description}", flush=True)
@@ -173,7 +173,7 @@ def fine_tune(options: argparse.Namespace) -> None:
 def _trainer(
     options: argparse.Namespace,
     initial: TranscriptionModel,
-    collection: OwnCollection,
+    collection: UserCollection,
     parts: Split,
 ) -> Trainer:
     """Return the trainer, in its initial state or in the state of the saved run."""

@@ -19,7 +19,7 @@ from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
 from training.evaluation.real import interval
 from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
-from training.fine_tune.collection import Own
+from training.fine_tune.collection import UserRecording
 from training.fine_tune.task import OWN
 from training.music.families import FAMILIES, Passage, recorded_passage
 from training.music.metrics import FIGURES, estimated_notes
@@ -39,7 +39,7 @@ Passages = Mapping[str, Sequence[Passage]]
 Figures = dict[str, list[dict[str, float]]]  # figures of each passage, by group
 
 
-def own_passages(recordings: Sequence[Own]) -> list[Passage]:
+def own_passages(recordings: Sequence[UserRecording]) -> list[Passage]:
     """Cut recordings into passages of MIN_PASSAGE_S to PASSAGE_S."""
     length = int(PASSAGE_S * SAMPLE_RATE)
     return [

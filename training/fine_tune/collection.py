@@ -37,7 +37,7 @@ MIN_NOTES = 8
 MIN_PEAK = 1e-3  # peak relative to full scale below which a recording is silent
 MAX_CLIPPED = 0.05  # maximum share of samples at the peak; the share of a pure sine is 0.028
 MAX_SHIFT_S = 2.0  # maximum shift of the labels of a performance
-MIN_SHIFT_S = 0.04  # smaller shifts may be errors of the onset detection
+MIN_SHIFT_S = 0.04  # minimum shift that is corrected; smaller ones may be detection errors
 INEXACT_S = 0.008
 """Median distance of labels from detected onsets above which labels are inexact. Measured: 3.5 ms
 for labels from pickups, 7 to 29 ms for labels by hand."""
@@ -58,7 +58,7 @@ class UnfitError(ValueError):
 
 
 @dataclass(frozen=True)
-class Own:
+class UserRecording:
     """A recording that passed the checks."""
 
     recording: RealRecording  # labels shifted or aligned; for choosing and testing
@@ -71,10 +71,10 @@ class Own:
 
 
 @dataclass(frozen=True)
-class OwnCollection:
+class UserCollection:
     """The recordings of a folder, sorted by name."""
 
-    recordings: list[Own] = field(default_factory=list)
+    recordings: list[UserRecording] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # reasons by name
     unlabelled: list[NDArray[np.int16]] = field(default_factory=list)  # audio at SAMPLE_RATE
 
@@ -96,11 +96,11 @@ class OwnCollection:
         return "\n".join(lines)
 
 
-def read_own(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> OwnCollection:
+def read_folder(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> UserCollection:
     """Read and check all recordings below a folder. Raises LabelError if it has no audio, or no
     audio with labels."""
     collection = read_collection(folder, SUFFIXES)
-    result = OwnCollection(left_out=dict(collection.failures))
+    result = UserCollection(left_out=dict(collection.failures))
     for recording in tqdm(collection.recordings, "reading", unit="recording"):
         try:
             result.recordings.append(_checked(recording, computer, kind))
@@ -125,7 +125,7 @@ def _at_model_rate(samples: F32, rate: int) -> NDArray[np.int16]:
     return np.clip(np.rint(resampled), -PCM_SCALE, PCM_SCALE).astype(np.int16)
 
 
-def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
+def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRecording:
     """Check a recording and prepare its labels. Raises UnfitError if a check fails, and
     ProtocolError if the audio cannot be decoded."""
     samples, rate = _decoded(recording.audio)
@@ -165,7 +165,7 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
         near = moved.moved(onset=match.onset_s, offset=offset).where(inside)
         masked = checked.unknown if match.exact else inexact_ends(near)
         taught = at_concert_pitch(replace(checked, notes=near, unknown=masked), cents)
-        return Own(checked, taught, "performance", support, match.shift_s, cents)
+        return UserRecording(checked, taught, "performance", support, match.shift_s, cents)
     if aligned_support < MIN_ALIGNED:
         raise UnfitError(
             f"the labels do not fit: {support:.0%} of the notes are detected at their times, "
@@ -176,7 +176,7 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> Own:
     uncertain = uncertain_regions(aligned, np.zeros(0), ornamented=False)
     checked = RealRecording(name, audio, written, uncertain)
     taught = at_concert_pitch(checked, cents)
-    return Own(checked, taught, "score", aligned_support, 0.0, cents)
+    return UserRecording(checked, taught, "score", aligned_support, 0.0, cents)
 
 
 class Match(NamedTuple):
@@ -257,8 +257,8 @@ def tuning_cents(audio: NDArray[np.int16]) -> float:
 
 
 def at_concert_pitch(recording: RealRecording, cents: float) -> RealRecording:
-    """Return a recording resampled to A4 = 440 Hz, as the service shifts the filters to the tuning
-    of a performance. Return it unchanged if its tuning, ``cents``, is within TOLERANCE_CENTS."""
+    """Return a recording, resampled to A4 = 440 Hz if its tuning, ``cents``, exceeds
+    TOLERANCE_CENTS. (The service shifts its filters to the tuning of a performance instead.)"""
     if abs(cents) <= TOLERANCE_CENTS:
         return recording
     speed = 2 ** (-cents / 1200)
@@ -270,16 +270,16 @@ def at_concert_pitch(recording: RealRecording, cents: float) -> RealRecording:
 class Split(NamedTuple):
     """Parts of the recordings."""
 
-    train: list[Own]  # to train the weights
-    choose: list[Own]  # to choose the interpolation and the note tracker's settings
-    test: list[Own]  # for the reported accuracy
+    train: list[UserRecording]  # to train the weights
+    choose: list[UserRecording]  # to choose the interpolation and the note tracker's settings
+    test: list[UserRecording]  # for the reported accuracy
     description: str
 
 
 FEW = 10  # number of recordings below which parts of training recordings are used to choose
 
 
-def split(recordings: Sequence[Own], seed: int) -> Split:
+def split(recordings: Sequence[UserRecording], seed: int) -> Split:
     """Split recordings into three parts: a fifth to choose, a fifth to test, the others to train.
 
     A fifth of fewer than FEW recordings would not be representative. The last quarters of the
@@ -305,7 +305,7 @@ def split(recordings: Sequence[Own], seed: int) -> Split:
     return Split(train, choose, test, text)
 
 
-def _cut(own: Own, begin: float, end: float) -> Own:
+def _cut(own: UserRecording, begin: float, end: float) -> UserRecording:
     """Return the part of a recording between two fractions of its length."""
 
     def part(source: RealRecording) -> RealRecording:

@@ -70,10 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
         right = load_reader(options.run, options.weights).right(passages)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
+    baseline = "most frequent word of the passage"
     rows = {
-        f"most frequent word of the passage, except the {COMMON} of the file": frequent_word(
-            passages
-        ),
+        f"{baseline} (except the {COMMON} most frequent of the file)": frequent_word(passages),
         "network": right.mean(),
         "upper bound: answer in the passage": sum(p[-1] in p[:-1] for p in passages)
         / len(passages),

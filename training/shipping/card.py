@@ -20,10 +20,10 @@ TITLES = {
     "rooms": "Rooms",
     "backgrounds": "Backgrounds, voices and drums",
     "voices": "Voices for synthetic singing",
-    "phrases": "Phrases, for instruments alone",
+    "phrases": "Unaccompanied phrases",
     "scores": "Scores and performances",
     "recordings": "Real recordings",
-    "recorded_scores": "Scores of these recordings",
+    "recorded_scores": "Scores of the real recordings",
 }
 """Headings of the groups of sources, in the order in which the page lists them."""
 REQUIRED = "bank_index.json"

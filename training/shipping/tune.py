@@ -82,7 +82,7 @@ RECORDED_GRID: Grid = {
 MIN_GAIN = 0.002
 """Minimum gain of a new value in the mean of real recordings and rendered passages."""
 MAX_LOSS = 0.005
-"""Maximum loss in any group of passages: the rendered passages, or half of the recordings."""
+"""Maximum loss in the rendered passages, and in each half of the recordings."""
 PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes
@@ -160,9 +160,9 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
 
 
 def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
-    """Return the mean instrument accuracy over the families plus PEDAL_WEIGHT times the mean pedal
-    F1. The latter is the mean of two F1, for frames with the pedal down and up. Since pianists
-    hold the pedal most of the time, a detector that always returns "down" has a high first F1."""
+    """Return the mean instrument accuracy over the families plus PEDAL_WEIGHT times the pedal F1.
+    The pedal F1 is the mean for frames with the pedal up and for frames with the pedal down. A
+    detector that always returns "down" would have a high F1 for the frames with the pedal down."""
     accuracy, overall = [], FamilyCounts()
     for of_family in pieces.values():
         counts = FamilyCounts()
@@ -203,13 +203,16 @@ def tune(
         best, standing = candidate, {name: score}
         return True
 
-    for round_ in range(ROUNDS):
+    for round_number in range(ROUNDS):
         before = best
         for name, values in grid.items():
-            for value in () if round_ else values[WIDE_STEP // 2 :: WIDE_STEP]:
-                improves(name, value)
-            while any([improves(name, value) for value in near(values, value_of(best, name))]):
-                pass
+            if round_number == 0:
+                for value in values[WIDE_STEP // 2 :: WIDE_STEP]:
+                    improves(name, value)
+            improved = True
+            while improved:
+                nearby = near(values, value_of(best, name))
+                improved = any([improves(name, value) for value in nearby])
             logger.info("%s %s: %.4f", name, value_of(best, name), standing.get(name, math.nan))
         if best is before:
             break
@@ -259,4 +262,5 @@ def correction_frames(pieces: PredictedPassages, settings: TrackerSettings) -> f
         if late_s:
             medians.append(float(np.median(late_s)) / (HOP / SAMPLE_RATE))
     late = float(np.mean(medians)) if medians else 0.0
-    return round(min(MAX_CORRECTION, max(-MAX_CORRECTION, -late)), 1) + 0.0
+    correction = min(MAX_CORRECTION, max(-MAX_CORRECTION, -late))
+    return round(correction, 1) + 0.0  # adding 0.0 turns -0.0 into 0.0

@@ -10,7 +10,13 @@ from model.config import SAMPLE_RATE
 from service.engine.local import LocalEngine
 from tests.fakes import FAKE_PITCHES, FakeTranscriber, play
 from tests.training.conftest import write_midi
-from training.fine_tune.collection import Own, at_concert_pitch, read_own, split, tuning_cents
+from training.fine_tune.collection import (
+    UserRecording,
+    at_concert_pitch,
+    read_folder,
+    split,
+    tuning_cents,
+)
 from training.music.notes import notes_of
 from training.music.real import RealRecording
 
@@ -59,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_performance_labels_and_scores_are_distinguished(folder: Path) -> None:
     with LocalEngine(FakeTranscriber()) as engine:
-        collection = read_own(folder, engine)
+        collection = read_folder(folder, engine)
     fits, hand, late, score = collection.recordings
     assert [own.kind for own in (fits, late, score)] == ["performance", "performance", "score"]
     onsets_s = np.array([onset for _, onset, _ in NOTES])
@@ -94,15 +100,15 @@ def test_performance_labels_and_scores_are_distinguished(folder: Path) -> None:
     assert "labels shifted by -" in table
 
 
-def own_recording(name: str, seconds: float, pitch: float = 69) -> Own:
+def own_recording(name: str, seconds: float, pitch: float = 69) -> UserRecording:
     audio = np.rint(32767 * play([(pitch, 0, seconds)], seconds, SAMPLE_RATE)).astype(np.int16)
     onset = np.arange(0.5, seconds - 0.5)
     notes = notes_of(onset, onset + 0.8, np.full(len(onset), round(pitch)))
     recording = RealRecording(name, audio, notes, np.zeros((0, 4)))
-    return Own(recording, recording, "performance", 1.0, 0.0, tuning_cents(audio))
+    return UserRecording(recording, recording, "performance", 1.0, 0.0, tuning_cents(audio))
 
 
-def names(recordings: list[Own]) -> list[str]:
+def names(recordings: list[UserRecording]) -> list[str]:
     return [own.recording.name for own in recordings]
 
 

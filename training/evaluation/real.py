@@ -2,7 +2,8 @@
 
 The service's stream transcribes them, so the figures also apply to a live stream with the same
 look-ahead. No settings are chosen here. A recording fails if it cannot be read or transcribed, or
-if most of its labels are after the end of its audio. ``failures`` of the report lists them.
+if most of its labels are after the end of its audio. The report lists these recordings in
+``failures``.
 """
 
 import os

@@ -257,8 +257,8 @@ def tuning_cents(audio: NDArray[np.int16]) -> float:
 
 
 def at_concert_pitch(recording: RealRecording, cents: float) -> RealRecording:
-    """Return a recording, resampled to A4 = 440 Hz if its tuning, ``cents``, exceeds
-    TOLERANCE_CENTS. (The service shifts its filters to the tuning of a performance instead.)"""
+    """Resample a recording from its tuning, ``cents``, to A4 = 440 Hz. Return it unchanged if the
+    tuning is at most TOLERANCE_CENTS from A4 = 440 Hz."""
     if abs(cents) <= TOLERANCE_CENTS:
         return recording
     speed = 2 ** (-cents / 1200)

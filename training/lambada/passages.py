@@ -161,7 +161,7 @@ NAMES = ("ada", "bea", "cid", "dot", "eli", "fay", "gus", "hal")
 
 
 def synthetic_passages(rng: Rng, count: int) -> str:
-    """Return synthetic passages, one per line. Somebody calls one of three people, who answers."""
+    """Return synthetic passages, one per line. One of three people is called and answers."""
     lines = []
     for _ in range(count):
         people = rng.permutation(NAMES)[:3]

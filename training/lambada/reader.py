@@ -1,8 +1,8 @@
 """Encodes passages as a network's inputs and targets, and computes its answers by voting.
 
 A mask replaces the last word, and the targets mark the other occurrences of this word. The unknown
-words of a passage have four kinds: names and other words, each of which occur once or more often in
-the passage. The words of a kind are numbered by falling frequency, later words first if they are
+words of a passage have four kinds: names and other words, which occur once or more often in the
+passage. The words of a kind are numbered by falling frequency, later words first if they are
 equally frequent, and each number has a symbol.
 """
 

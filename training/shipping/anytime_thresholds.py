@@ -146,8 +146,8 @@ def anytime_settings(
     seconds: float,
     _: Path | None = None,
 ) -> TrackerSettings:
-    """Return the card's settings with new ``early_odds``, chosen on ``count`` passages of each
-    family, ``seconds`` long."""
+    """Return the card's settings with new ``early_odds`` and ``usual_onset_age``, chosen on
+    ``count`` passages of each family, ``seconds`` long."""
     settings = TrackerSettings.from_card(transcriber.card)
     families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []

@@ -1,9 +1,9 @@
 """Evaluates recordings that have note labels.
 
 The service's stream transcribes them, so the figures also apply to a live stream with the same
-look-ahead. No settings are chosen here. A recording fails if it cannot be read or transcribed, or
-if most of its labels are after the end of its audio. The report lists these recordings in
-``failures``.
+look-ahead. The note tracker is never tuned on them. A recording fails if it cannot be read or
+transcribed, or if most of its labels are after the end of its audio. The report lists these
+recordings in ``failures``.
 """
 
 import os
@@ -56,12 +56,13 @@ def evaluate_collection(
     label_shift_s: float,
     jobs: int = 1,
 ) -> list[Report]:
-    """Score a collection and return a report for each of ``streams``. Print a row for each
-    recording as soon as it is scored, then tables.
+    """Score a collection and return a report for each of ``streams``. Print the rows
+    of the recordings, in their order, while others are still being scored, then tables.
 
     Args:
-        make_transcriber: picklable function that is called once for each recording, in one of
-            ``jobs`` processes.
+        make_transcriber: picklable function that returns the network. It is called once for its
+            name, and once for each recording: in one of ``jobs`` processes, or in this process if
+            ``jobs`` is 1.
         label_shift_s: seconds added to the times of the labels.
     """
     name = make_transcriber().config.name
@@ -194,7 +195,7 @@ def table(report: Report) -> str:
 
 
 def row(name: str, lookahead: str, figures: Mapping[str, Any]) -> str:
-    """Format the figures of a recording as a line. The header's values are the names."""
+    """Format the figures of a recording as a line. In the header each name maps to itself."""
     cells = [figures.get(name, "") for name in DEFINITIONS]
     texts = [f"{cell:.3f}" if isinstance(cell, float) else cell for cell in cells]
     return f"{name:34}{lookahead:>10}" + "".join(f"{text:>22}" for text in texts)

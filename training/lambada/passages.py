@@ -34,7 +34,7 @@ NOUN_SHARE = 0.15  # a word is a noun if at least this share of its occurrences 
 
 @dataclass(frozen=True)
 class Passages:
-    """Passages as parts of one text, which may overlap."""
+    """Passages, which may overlap, as parts of one text."""
 
     words: tuple[str, ...]  # distinct words
     text: NDArray[np.int32]  # (tokens,) indices into `words`
@@ -55,8 +55,9 @@ class Passages:
 
 
 def read_training_passages(path: Path, longest: int) -> Passages:
-    """Read training passages from a file in LAMBADA's format. Passages that do not contain their
-    answer, or are longer than `longest` words, are skipped (released code). Raises TextError."""
+    """Read training passages from a file in LAMBADA's format. Passages are
+    skipped if they have more than ``longest`` words, or if their last word does not occur earlier
+    (released code). Raises OSError, and TextError if no passage remains or the format is wrong."""
     index: dict[str, int] = {}
     text, begin, answer = array("i"), array("q"), array("q")
     dropped = 0
@@ -68,9 +69,15 @@ def read_training_passages(path: Path, longest: int) -> Passages:
         text.extend(index.setdefault(word, len(index)) for word in words)
         answer.append(len(text) - 1)
     if not begin:
-        raise TextError(f"no passage of {path} contains its last word earlier")
+        raise TextError(
+            f"{path} has no passage of at most {longest} words whose last word occurs earlier"
+        )
     if dropped:
-        logger.info("%s: skipped %d passages, too long or without their answer", path, dropped)
+        logger.info(
+            "%s: skipped %d passages: too long, or the last word does not occur earlier",
+            path,
+            dropped,
+        )
     return Passages(
         tuple(index),
         np.frombuffer(text, np.int32),
@@ -119,7 +126,7 @@ def cut_passages(
         & (position - begin < min(longest, MAX_WORDS))
     )
     if not selected.any():
-        raise TextError("the novels have no passage whose last word occurs earlier")
+        raise TextError("the novels have no passage with an answer like those of LAMBADA")
     return Passages(novels.words, text, begin[selected], position[selected])
 
 

@@ -1,8 +1,8 @@
 """Encodes passages as a network's inputs and targets, and computes its answers by voting.
 
 A mask replaces the last word, and the targets mark the other occurrences of this word. The unknown
-words of a passage have four kinds: names and other words, which occur once or more often in the
-passage. The words of a kind are numbered by falling frequency, later words first if they are
+words of a passage are of four kinds: names or other words, which occur either once or several times
+in the passage. The words of a kind are numbered by falling frequency, later words first if they are
 equally frequent, and each number has a symbol.
 """
 
@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
 
 
 def encode(vocabulary: Vocabulary, words: Sequence[str]) -> Encoded:
-    """Encode a passage. The position of the mask is never a target."""
+    """Encode a passage. The target of the mask is always OTHER."""
     context, answer = words[:-1], words[-1]
     symbols = vocabulary.symbols
     numbers = number_unknown(vocabulary, context)

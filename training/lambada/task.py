@@ -35,7 +35,7 @@ from training.loop.symbol_losses import (
 )
 
 CLASSES = 3  # padding, other word, answer; only the answer is trained (released code)
-PADDING_STREAM = 2**32  # seed of the placements; smaller numbers are seeds of the order of epochs
+PADDING_STREAM = 2**32  # part of the seed of the placements, instead of the number of an epoch
 VOCABULARY = "vocabulary.json"
 VECTORS = "vectors.safetensors"  # frozen embedding, shared by the weights in its folder
 
@@ -91,7 +91,7 @@ class LambadaConfig:
     """File of word vectors (fastText's .vec or GloVe's) for a frozen embedding; None: learn it."""
     made_up: FromZero = 0
     """Number of synthetic passages that replace the files; 0: read the files."""
-    vocabulary: int = 0  # Number of words (most frequent, or first vectors); 0: all
+    vocabulary: int = 0  # Number of words: the most frequent, or the first of the vectors; 0: all
     corpus_vectors: bool = False
     """Initialise the learned embedding with word vectors trained on the novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
@@ -211,8 +211,8 @@ class LambadaTask:
         return cut_passages(novels, config.length), novels
 
     def _prepare(self, folder: Path) -> tuple[Vocabulary, Tensor | None, Tensor | None]:
-        """Build and store the vocabulary and, if there are vectors, their table. Return both, and
-        the initial values of the learned embedding, or None."""
+        """Build and store the vocabulary and, if there are vectors, their table. Return the
+        vocabulary, the table or None, and the initial values of the learned embedding or None."""
         config = self.config
         words: Sequence[str]
         names: Sequence[str] = ()

@@ -26,7 +26,7 @@ FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected no
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of nearby chords, relative to a note with onset probability 1
 SPREAD_S = 0.02  # mean distance of nearby notes from their chords at which confidence falls to 1/e
-PLACED = 0.5  # maximum confidence of a note that is not detected, so that only neighbours locate it
+PLACED = 0.5  # maximum confidence of a note that only its neighbours locate
 PEAK_LEAD_S = 0.004
 """Time by which the model's peaks precede attacks. In recordings of a grand piano, the median peak
 is 5 ms before the steepest rise of energy. In rendered audio, it is 1 ms before the onset."""
@@ -121,7 +121,7 @@ def _peaks(
     # A note may use onsets up to half-way to its neighbours of the same pitch.
     again = next_strokes(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
-    earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element: notes without a re-onset
+    earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element is unused
     earliest_s[again] = latest_s
     inside &= (at * frame_s >= earliest_s[:-1, None]) & (at * frame_s <= latest_s[:, None])
     weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
@@ -213,7 +213,7 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
     """Return increasing score times and the recording times of the same notes, to about STEP_S.
     For the arguments see ``align``. The score may have any tempo."""
     length_s = len(sounding) * frame_s
-    # The written tempo is arbitrary, so scale the score to the length of the recording.
+    # The written tempo is arbitrary: scale the score to the time between the clear onsets.
     struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
     span_s = float(struck_s[-1] - struck_s[0]) if len(struck_s) > 1 else length_s
     pace = max(1e-3, span_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))

@@ -34,7 +34,7 @@ from training.shipping.evidence import STREAM, detect_notes
 from training.shipping.tune import SEED
 
 NEW_FALSE = 0.03  # maximum share of new false notes among early notes
-_NEAR_FRAMES = 4  # maximum distance, in frames, of the same note with the full look-ahead
+_NEAR_FRAMES = 4  # maximum distance, in frames, from a peak to its note with the full look-ahead
 
 
 class OnsetPeaks(NamedTuple):

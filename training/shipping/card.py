@@ -145,7 +145,7 @@ training audio, the data held out for validation, and the settings of the note t
 |---:|---|---:|---:|---:|
 {{stages}}
 
-{{remark}}Validation on held-out instruments and scores (average precision by look-ahead):
+{{remark}}Validation on held-out data (`ap` is average precision, a suffix in ms is the look-ahead):
 {{figures}}.
 
 [RESULTS.md](../../training/RESULTS.md#transcription) lists the accuracy on recordings, and
@@ -153,8 +153,8 @@ training audio, the data held out for validation, and the settings of the note t
 
 **Known failures.** Offsets are much less reliable than onsets, because pedal, resonance and rooms
 prolong notes. Below 100 ms of look-ahead all figures are worse, especially for onsets. Speech and
-hi-hats sometimes cause false notes. At most a quarter of the training excerpts are recordings of
-music. Instruments that are not in the training data may be classified as others.
+hi-hats sometimes cause false notes. Instruments that are not in the training data may be
+classified as others.{{share}}
 """
 
 
@@ -162,16 +162,20 @@ def model_card(card: dict[str, Any]) -> str:
     """Return the page of a card."""
     trained = [(int(stage["steps"] * stage["batch_size"]), stage) for stage in stages(card)]
     data = card["data"]
-    material = "rendered music"
-    if "synth" not in data:
+    material, share = "rendered music", ""
+    if "archive" in data:
         material = f"{data['recordings']} recordings of {data['archive']}"
+    elif "synth" not in data:
+        material = "synthetic tones"
     elif card.get("sources", {}).get("recordings"):
-        material += " and real recordings with their scores"
+        material += " and real recordings with scores or note labels"
+        share = "\nAt most a quarter of the training excerpts are recordings of music."
     return PAGE.format(
         name=card["name"],
         hours=sum(stage["hours"] for _, stage in trained),
         millions=sum(windows for windows, _ in trained) / 1e6,
         material=material,
+        share=share,
         stages="\n".join(
             f"| {number} | {stage['name']} | {windows} | {stage['hours']:.2f} | "
             f"{stage['learning_rate']:g} |"

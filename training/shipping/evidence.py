@@ -1,7 +1,8 @@
 """Passages on which settings of the note tracker are scored: rendered passages and real recordings.
 
-The real recordings are divided into two halves, alternating by name. A change of settings must suit
-both halves and the rendered passages, because settings overfit to a few recordings.
+The real recordings of each set, sorted by name, are assigned alternately to two halves. A change of
+settings must suit both halves and the rendered passages, because settings that are chosen on a few
+recordings alone would overfit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from training.evaluation.truth import Truth, labelled_f1, labelled_frame_f1, tru
 from training.music.families import Passage
 from training.music.metrics import estimated_notes
 from training.music.notes import Notes
-from training.music.recordings import Recording, read_audio, read_collection
+from training.music.recordings import LabelError, Recording, read_audio, read_collection
 from training.music.transcribe import transcribe_array
 
 STREAM = StreamOptions(lookahead_ms=200.0, block_frames=8)  # options of every prediction
@@ -99,13 +100,16 @@ def detect_notes(
 
 def recorded_passages(folder: Path) -> tuple[dict[str, list[Passage]], dict[str, list[Passage]]]:
     """Read both halves of the real recordings of a folder, by family. The folder has a sub-folder
-    for each of SETS. Raises OSError, LabelError or AudioError for files that cannot be read, and
+    for at least one of SETS. Raises LabelError or AudioError for files that cannot be read, and
     ValueError if the folder has none of the sets."""
     halves: tuple[dict[str, list[Passage]], dict[str, list[Passage]]] = ({}, {})
     for name, family in SETS.items():
         if not (folder / name).is_dir():
             continue
-        for number, recording in enumerate(read_collection(folder / name).recordings):
+        collection = read_collection(folder / name)
+        for reason in collection.failures.values():
+            raise LabelError(reason)
+        for number, recording in enumerate(collection.recordings):
             halves[number % 2].setdefault(family, []).append(_passage(recording, name))
     if not halves[0]:
         raise ValueError(f"{folder} has no sub-folder named {' or '.join(SETS)}")
@@ -136,7 +140,7 @@ class Evidence:
 
 
 def weighted(scores: Sequence[float]) -> float:
-    """Return the mean of the score of the rendered passages, which comes first, and the mean score
-    of the halves of the real recordings."""
+    """Return the mean of two values: the first score, and the mean of the others. Thus rendered
+    passages, which come first, count as much as all real recordings."""
     rendered, *real = scores
     return (rendered + float(np.mean(real))) / 2 if real else rendered

@@ -4,9 +4,9 @@ Writes ``model/weights/NAME.safetensors`` in float16, its card ``NAME.json`` (co
 validation figures, settings of the note tracker) and a page for readers, ``NAME.md``. Validation
 and the choice of settings use the written weights. Without RUN, the command only chooses the
 settings of existing weights: ``--name live --parts early``. Each part depends on the parts before
-it. All parts use validation passages, which include real recordings of the validation split with
-``--real DIR``. The part ``recordings`` also uses the recordings of ``--choose DIR``, which must not
-be used to train or to evaluate.
+it. All parts use validation passages. With ``--real DIR``, these include the validation split of
+the real recordings in DIR. The part ``recordings`` also uses the recordings of ``--choose DIR``,
+which must not be used to train or to evaluate.
 """
 
 import argparse

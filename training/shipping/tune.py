@@ -1,7 +1,8 @@
 """Chooses the note tracker's settings on passages of every family.
 
 The network runs once. Then one setting after another is improved along its grid, first in wide
-steps, until the mean score over the families no longer increases. Each family has its own onset
+steps, until no setting improves its score, or for ROUNDS rounds. The score is the mean over the
+families or, for the setting of a family, the score of this family. Each family has its own onset
 threshold and end bias. The settings of instrument labels (``service.notes.instrument_classifier``)
 and of the pedal are chosen next, with a separate objective. ``settings_on_recordings`` then
 corrects a few settings on real recordings.
@@ -39,7 +40,7 @@ Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
 _BIASES = tuple(i / 2 for i in range(-6, 9))
 BY_CLASS: Grid = {
-    # Limited, because monophonic passages alone would accept any threshold.
+    # At most 0.6: the score of monophonic passages hardly depends on this threshold.
     "onset_thresholds": _PROBABILITIES[:12],
     "end_biases": _BIASES,
 }
@@ -58,7 +59,7 @@ GRID: Grid = {
         for family, members in FAMILIES.items()
         if members.classes
     },
-    # Monophonic music, without the settings that delay its notes or decide what is monophonic.
+    # Settings of monophonic music, except those that delay notes or decide what is monophonic.
     "line.bias": tuple(i / 4 for i in range(-4, 13)),
     "line.doubt_bias": tuple(i / 2 for i in range(13)),
     "line.cost": tuple(float(cost) for cost in range(3, 31, 3)),

@@ -49,6 +49,12 @@ def test_shipped_attributions_name_every_source() -> None:
             assert source["attribution"] in (share_alike if shares_alike(source) else others)
 
 
+def test_page_of_a_network_trained_on_tones() -> None:
+    page = model_card(CARD | {"data": {"batch_size": 8, "tones": True}})
+    assert "on synthetic tones." in page
+    assert "recordings of music" not in page
+
+
 def attribution_lines(config: SynthConfig) -> list[str]:
     return attributions({"mine": sources(config)}).splitlines()
 

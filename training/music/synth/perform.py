@@ -27,7 +27,8 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
     begin, end = np.searchsorted(piece.notes.onset, [start_s, start_s + seconds * tempo])
     notes = piece.notes.where(np.arange(begin, end))
     lead = float(rng.uniform(0.0, 0.8))
-    # Rubato: the tempo changes every 0.7 to 3 s. Its integral maps written time to played time.
+    # Rubato: the tempo changes every 0.7 to 3 s. The integral of its inverse, `pace`, maps written
+    # time to played time.
     spread = 0.01 if piece.expressive else float(rng.uniform(0.02, 0.1))
     knots = np.arange(0, seconds * tempo + 60, rng.uniform(0.7, 3.0))
     pace = np.exp(rng.normal(0, spread, len(knots))) / tempo
@@ -141,7 +142,8 @@ def orchestrate(
         only: names of the bank's entries to use, for validation. None means all except HELD_OUT.
 
     Returns:
-        The notes, whose ``part`` indexes the voices, and may be out of a voice's range. The voices.
+        The notes, whose ``part`` indexes the voices. They may be out of a voice's range.
+        The voices.
         The pedal, [presses, 3] (begin s, end s, depth), without presses if no voice is a piano.
     """
     usable = [
@@ -287,7 +289,7 @@ def _fitting(
     rng: Rng,
 ) -> Instrument:
     """Draw one of the candidates that can play 97 % of the notes, or else one of ``usable`` that
-    can. If none can, return the usable instrument that can play most notes."""
+    can. If none can, return the usable instrument that can play the most notes."""
     for entries in (candidates, usable):
         able = [entry for entry in entries if _coverage(entry, pitch) >= 0.97]
         if able:

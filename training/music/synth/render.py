@@ -1,7 +1,8 @@
 """Renders notes with the instruments of the bank.
 
-Each note uses the nearest recorded note. Linear interpolation of the oversampled recording changes
-its pitch. A sustained recording is looped if the note is longer. Envelope and gain come last.
+Each note uses a recorded note of similar pitch and velocity. Linear interpolation of the
+oversampled recording changes its pitch. A sustained recording is looped if the note is longer.
+Envelope and gain come last.
 """
 
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def render(
     mechanics: pianos.Mechanics | None = None,
 ) -> Rendered:
     """Render ``notes``, whose ``part`` indexes ``voices``, to audio of ``seconds``. Omit notes that
-    start outside 0..seconds or that are more than 7.5 semitones from all recordings.
+    start outside 0..seconds, or whose recording is more than 7.5 semitones away.
 
     Args:
         tuning_cents: pitch of A4 above 440 Hz.

@@ -54,8 +54,9 @@ class ServiceState:
         self.score_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.score_requests = AdmissionControl(MAX_SCORES)
         self.connections: dict[str, LiveConnection] = {}  # by session id
-        # Number of sockets accepted without a slot, because they may resume a session that has one.
-        self.ghost_sockets = 0
+        # Sockets that were accepted although no slot was free, because they may resume a session
+        # that has a slot. They leave this set when they get the slot.
+        self.sockets_without_slot: set[LiveConnection] = set()
         # Set when the service starts to shut down. Sessions then send their last notes.
         self.draining = asyncio.Event()
         self.loaded = False  # True once the pool's workers have loaded the model

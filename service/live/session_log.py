@@ -18,7 +18,7 @@ class SessionLog:
 
     The lateness of an event is the time since playback would have reached the event's deadline in
     the audio. Playback of a chunk starts when the chunk arrives, or when all earlier audio has been
-    played. Events of a client that sends faster than real time are therefore not late.
+    played, whichever is later. Sending faster than real time therefore does not make events late.
     """
 
     def __init__(self, metrics: Metrics, client: str) -> None:

@@ -53,7 +53,7 @@ MAX_KEEPALIVE_S = 600.0  # maximum time without audio, even if keepalives arrive
 # client may be reconnecting to resume the session.
 GHOST_IDLE_S = 1.0  # time without a message after which a connection may be a ghost
 GHOST_START_S = 5.0  # maximum time for the `start` of a socket without a slot
-MAX_GHOST_SOCKETS = 8  # maximum number of sockets without a slot
+MAX_SOCKETS_WITHOUT_SLOT = 8
 
 
 @router.websocket("/ws/transcribe")
@@ -71,12 +71,14 @@ async def transcribe_live(websocket: WebSocket) -> None:
                 log.failed(rejection)
                 await reject_websocket(websocket, rejection)
                 return
-        state.ghost_sockets += reservation is None
+        connection = Connection(websocket, state, slots, reservation, log)
+        if reservation is None:
+            state.sockets_without_slot.add(connection)
         try:
             await websocket.accept(subprotocol=chosen_subprotocol(websocket))
-            await Connection(websocket, state, slots, reservation, log).run()
+            await connection.run()
         finally:
-            state.ghost_sockets -= reservation is None
+            state.sockets_without_slot.discard(connection)
             log.closed("cancelled")  # no effect if `run` has recorded the end
 
 
@@ -84,7 +86,7 @@ def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
     """True if the rejected client may be resuming a session whose slot a ghost still occupies."""
     full = rejection.code in (ErrorCode.TOO_MANY_SESSIONS, ErrorCode.CLIENT_LIMIT)
     has_ghosts = any(other.idle_s > GHOST_IDLE_S for other in state.connections.values())
-    return full and has_ghosts and state.ghost_sockets < MAX_GHOST_SOCKETS
+    return full and has_ghosts and len(state.sockets_without_slot) < MAX_SOCKETS_WITHOUT_SLOT
 
 
 class Connection:
@@ -195,6 +197,7 @@ class Connection:
         if self._reservation is None:
             slot = service.reserve_session(self.client)
             self._reservation = self._slots.enter_context(slot)
+            service.sockets_without_slot.discard(self)
         if not self._reservation.resize(service.sessions.size(options)):
             raise service.sessions.rejection(options)
         opening = OpenSession(
@@ -246,7 +249,7 @@ class Connection:
             session.close()
 
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
-        """Forward the client's messages until the session ends or the client disconnects."""
+        """Forward the client's messages until `stop`, an error, a time limit or a disconnect."""
         try:
             async with (
                 asyncio.timeout_at(self._end_s),
@@ -254,7 +257,7 @@ class Connection:
             ):
                 await self._read_to_end(session, audio, messages)
         except TimeoutError:
-            session.end("error", self._too_long(""))
+            session.end("error", self._too_long("s"))
         except ProtocolError as error:
             session.end("error", error)
         except Exception as error:  # ClientDisconnectedError, or an internal error
@@ -263,8 +266,9 @@ class Connection:
     async def _read_to_end(
         self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
     ) -> None:
+        """Forward messages until `stop`. Raises ProtocolError and ClientDisconnectedError."""
         started_s = self._loop.time()
-        received_s, byte_rate = 0.0, audio.byte_rate
+        received_s, byte_rate = 0.0, audio.byte_rate  # s of audio received; bytes per s
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         is_first = True
         while True:
@@ -279,18 +283,17 @@ class Connection:
                 duration_s = len(message) / byte_rate
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:
-                    raise self._too_long(" of audio")
+                    raise self._too_long("s of audio")
                 self._log.record_audio(duration_s)
                 if session.is_full:
                     await self._pause(session.wait_until_writable())
                 session.send(message)
                 # Faster audio is not an error: backpressure through the socket slows the client.
-                ahead_s = received_s - BURST_S - pace * (self._audio_s - started_s)
-                if ahead_s > 0:
-                    await self._pause(asyncio.sleep(ahead_s / pace))
+                allowed_s = BURST_S + pace * (self._audio_s - started_s)
+                if received_s > allowed_s:
+                    await self._pause(asyncio.sleep((received_s - allowed_s) / pace))
                 continue
-            parsed = parse_message(message)
-            match parsed:
+            match parsed := parse_message(message):
                 case Flush():
                     await self._pause(session.wait_until_writable())
                     session.flush(parsed.id)
@@ -317,14 +320,14 @@ class Connection:
             raise ProtocolError(ErrorCode.IDLE_TIMEOUT, error) from None
 
     async def _pause(self, waiting: Awaitable[None]) -> None:
-        """Wait without processing messages. This time does not count as idle time of the client."""
+        """Wait without processing messages. This time does not count as the client's idle time."""
         started_s, self._is_paused = self._loop.time(), True
         await waiting
         self._message_s, self._is_paused = self._loop.time(), False
         self._audio_s += self._message_s - started_s
 
     def _too_long(self, unit: str) -> ProtocolError:
-        limit = f"session limit reached: {self._settings.max_session_s:g} s{unit}"
+        limit = f"session limit reached: {self._settings.max_session_s:g} {unit}"
         return ProtocolError(ErrorCode.SESSION_TOO_LONG, f"{limit}; open a new session")
 
     async def _end_when_draining(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:

@@ -52,7 +52,7 @@ def __getattr__(name: str) -> object:
         package = (error.name or "").partition(".")[0]
         if package not in ("model", "service"):
             raise
-        # A model.py or a folder service of the user may precede the package on sys.path.
+        # The user's own model.py, or a folder named service, may precede the package on sys.path.
         hiding = getattr(_sys.modules.get(package), "__file__", None) or "something on sys.path"
         raise ImportError(
             f"{hiding} hides the package {package!r} of rse-transcribe: rename it, "

@@ -19,7 +19,7 @@ Model = str | os.PathLike[str] | EngineModel  # name, path of .safetensors weigh
 
 MAX_CHANNELS = 32  # an array with more channels probably has swapped axes
 
-_owner: int | None = None  # ID of the process that has started torch's threads
+_owner: int | None = None  # ID of the process that opened the first transcriber or stream
 
 
 def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
@@ -33,8 +33,8 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         samples = (samples.float() if samples.is_floating_point() else samples).numpy()
     try:
         array: NDArray[Any] = np.asarray(samples)
-    except (TypeError, ValueError):  # not an array, such as lists of unequal lengths
-        array = np.zeros((0, 0))
+    except (TypeError, ValueError):
+        raise ValueError("samples must be an array, or lists of equal lengths") from None
     if array.ndim not in (1, 2) or (array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS):
         raise ValueError(
             f"samples must have the shape [n] or [n, channels], with at most {MAX_CHANNELS} "
@@ -44,7 +44,7 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
         return array.astype(np.float32, copy=False)
     if array.dtype == np.uint8:
         return array.astype(np.float32) / np.float32(128) - np.float32(1)
-    if array.dtype in (np.int16, np.int32):
+    if array.dtype.newbyteorder("=") in (np.int16, np.int32):
         return (array / -float(np.iinfo(array.dtype).min)).astype(np.float32)
     raise ValueError(
         f"samples must be floats with full scale 1, int16, int32 or uint8, not {array.dtype}: "
@@ -91,11 +91,13 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Return a network, loaded if ``model`` is a name or a path. Raises the errors of ``load`` and
-    ``check_not_forked``."""
+    """Return the network for a new transcriber or stream. Load it if ``model`` is a name, a path or
+    "auto". Raises the errors of ``load`` and ``check_not_forked``."""
+    global _owner
     check_not_forked()
+    _owner = os.getpid()
     if isinstance(model, str | os.PathLike):
-        return load(model, device)
+        return load("live" if model == "auto" else model, device)
     if not hasattr(model, "predict_features"):
         message = "model must be a name, a path or the result of load()"
         raise ValueError(f"{message}, not {model!r:.60}")
@@ -103,12 +105,10 @@ def as_model(model: Model, device: str) -> EngineModel:
 
 
 def check_not_forked() -> None:
-    """Raise RuntimeError if this process was forked after its parent transcribed, because the
-    threads that compute exist only in the parent."""
-    global _owner
+    """Raise RuntimeError if this process was forked after its parent opened a transcriber or a
+    stream, because the threads that compute exist only in the parent."""
     if _owner not in (None, os.getpid()):
         raise RuntimeError(
-            "this process was forked after its parent transcribed: start processes with spawn "
-            '(multiprocessing.get_context("spawn"))'
+            "this process was forked after its parent opened a transcriber or a stream: start "
+            'processes with spawn (multiprocessing.get_context("spawn"))'
         )
-    _owner = os.getpid()

@@ -31,7 +31,8 @@ _ENDING = re.compile(r"\.\w+")  # matches ".wav", but not ". 5 in C" of "No. 5 i
 class Inputs:
     """Input files of the command, and messages about inputs that are missing or unreadable.
 
-    ``recordings`` maps the path of each recording to its path relative to the folder argument.
+    ``recordings`` maps the path of each recording to its path relative to the folder argument. A
+    file argument maps to its name, and "-" to "stdin".
     ``skipped`` has the files in folders that are neither recordings nor results.
     """
 
@@ -43,7 +44,7 @@ class Inputs:
 def find_recordings(arguments: Iterable[str]) -> Inputs:
     """Return the input files for arguments that are files, folders or "-". Folders, including links
     to folders, are searched recursively. Each folder is searched once."""
-    inputs = Inputs()
+    inputs, visited = Inputs(), set[str]()
     for argument in arguments:
         path = Path(argument)
         if "://" in argument:
@@ -51,21 +52,25 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
         elif path == STDIO:
             inputs.recordings[path] = Path("stdin")
         elif os.path.isdir(path):
-            _search(path, inputs)
+            _search(path, inputs, visited)
         else:
             try:
                 path.stat()
                 inputs.recordings.setdefault(path, Path(path.name))
             except OSError as error:
                 inputs.errors.append(f"{argument}: {error.strerror}")
+    inputs.skipped = [file for file in inputs.skipped if file not in inputs.recordings]
     return inputs
 
 
-def _search(folder: Path, inputs: Inputs) -> None:
+def _search(folder: Path, inputs: Inputs, visited: set[str]) -> None:
+    """Add the files of a folder to the inputs. visited: real paths of the folders that have been
+    searched, which is updated."""
+
     def on_error(error: OSError) -> None:
         inputs.errors.append(f"{error.filename}: {error.strerror}")
 
-    files, visited = [], set()
+    files = []
     pending = [folder]  # links are followed last, so that files are found at their own paths
     while pending:
         for root, folders, names in os.walk(pending.pop(0), onerror=on_error):
@@ -90,12 +95,14 @@ def _search(folder: Path, inputs: Inputs) -> None:
 def targets(
     inputs: Mapping[Path, Path], output: str | None, kind: str | None = None
 ) -> dict[Path, Path]:
-    """Return the output file of each recording.
+    """Return the output file of each recording. Recordings with the same name in different
+    folders may have the same output file.
 
     Args:
         output: a file with a suffix in ``RESULTS``; a folder, in which the subfolders of the
             recordings are created; "-"; or None for files next to the recordings.
-        kind: one of ``FORMATS``. None means the suffix of ``output`` if it is a file, else MIDI.
+        kind: one of ``FORMATS``. None means CSV for "-", the suffix of ``output`` if it is a file,
+            else MIDI.
 
     Raises:
         ValueError: the output is invalid, or conflicts with ``kind`` or the number of recordings.
@@ -117,7 +124,11 @@ def targets(
         raise ValueError(f"{output} should end in {', '.join(RESULTS)}, or in / for a folder")
     ending = ".csv" if target == STDIO else target.suffix.lower()
     if kind is not None and suffix not in (ending, _SAME.get(ending)):
-        raise ValueError(f"{output} is a {ending} file: omit --format {kind} or rename {output}")
+        if target == STDIO:
+            message = f"standard output is always CSV: omit --format {kind}, or name an output file"
+        else:
+            message = f"{output} is a {ending} file: omit --format {kind} or rename {output}"
+        raise ValueError(message)
     if len(inputs) > 1:
         raise ValueError(f"{len(inputs)} recordings need a folder, not {output}")
     if not os.path.isdir(target.parent):

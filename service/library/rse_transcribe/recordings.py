@@ -65,7 +65,8 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Threads may share a transcriber. Other processes need their own, and the start method ``spawn``.
+    Threads may share a transcriber. Each process needs its own transcriber. Start processes with
+    the method ``spawn``.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class Transcriber:
         """Raises ValueError if the weights or the device do not exist, and EngineError or OSError
         if a process fails to start.
 
-        worker_processes: maximum number of processes that replace the threads on Linux and a CPU
-            with several cores. They are faster, but take seconds to start and need 0.2 GB each.
+        worker_processes: maximum number of processes. Two or more replace the threads on Linux if
+            the network runs on a CPU with several cores. They are faster, but take seconds to start
+            and need 0.2 GB each. 0 or 1 means threads.
         """
-        auto = isinstance(model, str) and model == "auto"
-        network = as_model("live" if auto else model, device)
+        network = as_model(model, device)
         cores = available_cores()
         processes = min(worker_processes, cores) if PROCESSES else 0
         resources = ExitStack()
@@ -173,7 +174,8 @@ def transcribe(
     bends: bool = False,
     progress: bool = True,
 ) -> Transcription:
-    """Transcribe a recording. ``POST /transcribe`` returns the same notes.
+    """Transcribe a recording. ``POST /transcribe`` returns the same notes for the same model and
+    options.
 
     May be called from several threads. For several recordings a ``Transcriber`` is faster.
 
@@ -184,8 +186,8 @@ def transcribe(
         sample_rate: integer sample rate of an array, 4,000 to 384,000 Hz. Ignored for files.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
             ``auto`` means ``live``.
-        lookahead_ms: duration of the audio that follows a frame and is used to predict it, 46 to
-            372 ms.
+        lookahead_ms: duration of the audio that follows a frame and is used to predict it. Values
+            outside 46 to 372 ms are limited to this range.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names in ``model.config.INSTRUMENTS`` to which notes are assigned, as a
             sequence or a comma-separated string. None or empty means all.
@@ -198,7 +200,8 @@ def transcribe(
         IncompleteError: a ValueError; part of the audio is corrupt.
         ValueError: there is no audio, samples have another type or shape, a file is in text mode,
             the weights, the device or an instrument do not exist, or a number is out of range.
-        RuntimeError: the model failed, or this process was forked after its parent transcribed.
+        RuntimeError: the model failed, or this process was forked after its parent opened a
+            transcriber or a stream.
     """
     with Transcriber(model=model, device=device) as transcriber:
         return transcriber.transcribe(

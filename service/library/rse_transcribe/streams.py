@@ -57,19 +57,21 @@ class Stream:
         Args:
             sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
             model, device, instruments, tuning_hz: as in ``transcribe``.
-            lookahead_ms: duration of the audio that follows a frame and is used to predict it, 46
-                to 372 ms. ``note_on_delay_ms`` is the total delay.
-            block_frames: number of new frames per window, 1 to 32. Larger blocks need less
-                computing time, but add delay.
+            lookahead_ms: duration of the audio that follows a frame and is used to predict it.
+                Values outside 46 to 372 ms are limited to this range. ``note_on_delay_ms`` is the
+                total delay.
+            block_frames: number of new frames per window, 1 to 32. Larger values need less
+                computing time, but add delay. It is unrelated to the blocks passed to ``push``.
             bends: True to return the pitch of sounding notes for each frame, as ``BendEvent``.
             updates: True to return pedal events and corrected instruments.
 
         Raises:
             ValueError: the weights, the device or an instrument do not exist, or a number is out of
                 range.
-            RuntimeError: this process was forked after its parent transcribed.
+            RuntimeError: this process was forked after its parent opened a transcriber or a
+                stream.
         """
-        transcriber = as_model(model, device)
+        network = as_model(model, device)
         audio = float_format(sample_rate)
         options = StreamOptions(
             lookahead_ms=lookahead_ms,
@@ -80,10 +82,10 @@ class Stream:
         )
         self._updates = updates
         self._downmix = Downmix(audio.sample_rate_hz)
-        self._engine = LocalEngine(transcriber, workers=1)
+        self._engine = LocalEngine(network, workers=1)
         weakref.finalize(self, self._engine.close)  # if the caller does not close the stream
-        settings = TrackerSettings.from_card(transcriber.card)
-        self._stream = stream.Stream(transcriber.config, settings, audio, options)
+        settings = TrackerSettings.from_card(network.card)
+        self._stream = stream.Stream(network.config, settings, audio, options)
         self._features = self._engine.open_stream(self._stream.positions)
         self._state = "open"
 
@@ -104,7 +106,8 @@ class Stream:
         Raises:
             ValueError: the block is not an array of samples, or a sample is NaN, infinite or far
                 above full scale. After an invalid sample, only ``finish`` and ``close`` work.
-            RuntimeError: the stream was finished or closed, or this process was forked.
+            RuntimeError: the model failed, an earlier block failed, the stream was finished or
+                closed, or this process was forked.
         """
         self._check("push")
         samples = as_float(block)
@@ -116,7 +119,7 @@ class Stream:
 
     def finish(self) -> list[Event]:
         """Transcribe the rest of the audio and end all notes. Idempotent. Raises RuntimeError if
-        the stream was closed before, or this process was forked."""
+        the model fails, the stream was closed, or this process was forked."""
         if self._state == "finished":
             return []
         self._check("finish")

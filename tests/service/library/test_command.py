@@ -190,8 +190,8 @@ def test_batch_continues_after_bad_files(
         f"{album / 'low.wav'}: sample_rate must be an integer from 4000 to 384000 Hz, not 3000",
         f"{album / 'text.wav'}: not a readable audio file; use WAV, FLAC, MP3, M4A, OGG, "
         "WebM or similar",
-        f"skipped, not audio or video: {album / 'Sonata No. 5 in C'}, {album / long}, "
-        f"{album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt and 2 more",
+        f"skipped, not audio or video: {album}/cover\\n.jpg, {album}/pipe.wav, {album}/z0.txt, "
+        f"{album}/z1.txt, {album}/z2.txt",
     ]
 
 
@@ -209,6 +209,16 @@ def test_linked_folders_are_searched_once(album: Path, tmp_path: Path) -> None:
         "two.wav",
     ]
     assert not inputs.errors
+
+
+def test_overlapping_folders_are_searched_once(album: Path) -> None:
+    (album / "disc").mkdir()
+    (album / "disc" / "cover.jpg").touch()
+    (album / "disc" / "three.wav").touch()
+    arguments = [str(album / "disc"), str(album), str(album), str(album / "one.wav")]
+    inputs = find_recordings(arguments)
+    assert inputs.skipped == [album / "disc" / "cover.jpg"]
+    assert [str(path) for path in inputs.recordings.values()] == ["three.wav", "one.wav", "two.wav"]
 
 
 def test_second_recording_with_the_same_output_is_skipped(

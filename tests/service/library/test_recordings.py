@@ -78,6 +78,8 @@ def test_integer_samples_are_scaled_as_in_wav_files(tmp_path: Path) -> None:
     ):
         integers = (samples * scale + zero).astype(dtype)
         np.testing.assert_array_equal(as_float(integers), samples)
+        big_endian = integers.astype(integers.dtype.newbyteorder(">"))
+        np.testing.assert_array_equal(as_float(big_endian), samples)
         soundfile.write(tmp_path / "a.wav", samples, 8_000, subtype)
         assert (tmp_path / "a.wav").read_bytes().endswith(integers.tobytes())
     np.testing.assert_array_equal(as_float(torch.tensor([0, 128], dtype=torch.uint8)), [-1, 0])
@@ -152,6 +154,7 @@ def test_corrupt_file_raises_with_the_notes_so_far(song: Path) -> None:
     [
         (np.zeros(100), None, "sample_rate is missing"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
+        ([[1.0, 2.0], [3.0]], 8_000, "samples must be an array, or lists of equal lengths"),
         ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: convert a list of integers"),
         (np.full(100, np.nan), 8_000, "100 invalid samples replaced by silence"),
         (np.zeros(100), 44_100.5, "sample_rate must be .*, not 44100.5"),

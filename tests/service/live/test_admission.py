@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
@@ -105,3 +107,15 @@ def test_newer_connection_replaces_the_older(
         assert check_notes(messages) == PITCHES
         assert state_of(client).connections == {}
         assert state_of(client).sessions.count == 0
+
+
+def test_resumed_session_leaves_no_socket_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
+    monkeypatch.setattr(websocket, "MAX_SOCKETS_WITHOUT_SLOT", 1)
+    with serving(max_sessions=1) as (client, _), ExitStack() as sockets:
+        fields: dict[str, Any] = {}
+        for _ in range(3):  # each resumes the session of the one before
+            socket = sockets.enter_context(client.websocket_connect(ADDRESS))
+            ready = start_session(socket, **fields)
+            fields = {name: ready[name] for name in ("mode", "lookahead_ms", "block_frames")}
+            fields["resume"] = {**ready["checkpoint"], "known_events": 0}

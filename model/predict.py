@@ -6,8 +6,8 @@ output of the network's last layer, float32, of shape (batch, positions, classes
 - symbol networks: X holds integers, (batch, length). Y holds the logits of all classes at each
   position.
 - networks on the waveform: X holds samples, (batch, samples). With two convolutions there is one
-  position for every four samples. The classes are the 128 notes of each head in turn, before logit
-  offset and calibration.
+  position for every four samples. Y holds logits before the logit offset and the calibration are
+  applied. The classes are the 128 notes of each head in turn.
 """
 
 import sys
@@ -62,10 +62,11 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """Map inputs, (batch, length), to raw outputs, (batch, positions, classes). Raises ValueError
     for inputs of the wrong shape or type, and for symbols outside the vocabulary."""
-    is_real = inputs.dtype.kind in "biuf"
-    if inputs.ndim != 2 or not inputs.size or not is_real or not np.isfinite(inputs).all():
+    if inputs.ndim != 2 or not inputs.size or inputs.dtype.kind not in "biuf":
         actual = f"{inputs.dtype} {inputs.shape}"
-        raise ValueError(f"expected finite numbers (batch, length), got {actual}")
+        raise ValueError(f"expected numbers of shape (batch, length), got {actual}")
+    if not np.isfinite(inputs).all():
+        raise ValueError("expected finite numbers, got NaN or infinite values")
     if isinstance(network, SymbolNetwork):
         batch, last = torch.from_numpy(inputs.astype(np.int64)), network.config.vocabulary - 1
         if not np.array_equal(batch, inputs) or batch.min() < 0 or batch.max() > last:

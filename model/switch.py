@@ -81,7 +81,8 @@ def activate(kind: str, x: Tensor) -> Tensor:
 
 
 def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
-    """Initialise a linear map after an activation, by the method ``RSEConfig.init``."""
+    """Initialise a linear map that follows an activation, by the method that ``RSEConfig.init``
+    names."""
     if config.init == "paper":
         keep_amplitude(linear, config.activation)
     else:
@@ -99,10 +100,10 @@ def keep_amplitude(linear: nn.Linear, activation: str) -> None:
     """Initialise a linear map so that its outputs have amplitude 1 if the features before the
     activation are normally distributed with amplitude 1.
 
-    For W with independent entries and rows that sum to 0, every output has the variance
-    (inputs) Var(w) Var(g), with Var(g) = 1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346 after a GELU.
-    The rows must sum to 0 because all layers of a half block share W. Otherwise the mean of g,
-    0.28, would add the same vector in every layer.
+    If the entries of W are drawn independently and each row's mean is then subtracted, every output
+    has nearly the variance (inputs) Var(w) Var(g). After a GELU, Var(g) is
+    1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346. The rows must sum to 0 because all layers of a half
+    block share W. Otherwise the mean of g, 0.28, would add the same vector in every layer.
     """
     normal = torch.special.ndtri((torch.arange(4096, dtype=torch.double) + 0.5) / 4096)
     deviation = activate(activation, normal).std().item()

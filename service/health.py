@@ -51,7 +51,7 @@ async def info(request: Request) -> dict[str, Any]:
     state: ServiceState = request.app.state.service
     sessions, pool, loaded = state.sessions, state.pool, state.loaded
     capacity = None
-    if sessions.window_s:
+    if sessions.limits_load:
         capacity = {
             "windows_per_s": sessions.windows_per_s,
             "sessions_windows_per_s_limit": sessions.total,

@@ -41,20 +41,21 @@ class ColumnNetwork:
         self.first = bank.columns - self.edge  # number of new columns in the first call
         self.longest_slide = bank.longest_slide
         self._bank = bank
-        self._layers = [
-            (_time_first(layer), layer.bias.detach(), layer.kernel_size[0] // 2)
-            for layer in convolutions
-            if layer.bias is not None
-        ]
+        self._layers: list[tuple[Tensor, Tensor, int]] = []  # kernel, bias, padding over pitches
+        for layer in convolutions:
+            assert layer.bias is not None
+            padding = layer.kernel_size[0] // 2
+            self._layers.append((_time_first(layer), layer.bias.detach(), padding))
         self._strides = [layer.stride[0] for layer in convolutions]  # over pitches
         self._harmonics = len(stack.shifts)
         self._frames = NewestFrames(bank)
         self._stack = stack
-        self._rows: dict[int, Tensor] = {}  # by shift: index of each row's and harmonic's feature
+        self._rows: dict[int, Tensor] = {}  # for each shift: feature index of each row and harmonic
         self._peaks = SpectralPeaks(bank.config, bank.order)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))
             silent = self._silent_columns()
+        # Number of columns on either side that each convolution uses.
         reaches = [weight.shape[2] // 2 for weight, _, _ in self._layers]
         # Input columns of each convolution before the stream (its input for silence) and after the
         # window (zeros). The first convolution also has silent columns before these zeros.
@@ -82,12 +83,16 @@ class ColumnNetwork:
 
         Args:
             audio: samples from the start of the first window to the end of the last.
-            new_hops: number of hops between windows, at most ``longest_slide``, and at least
-                :attr:`reach` for several windows. For the first window of a stream: ``first``.
+            new_hops: ``first`` for the first window of a stream. Otherwise the number of hops
+                between windows: at most ``longest_slide``, and for several windows at least
+                2 * STEM_REACH, the number of columns in the state of the first convolution.
             windows: number of windows.
             shift: number of bins by which the filters of the new frames are shifted upwards.
         """
         x, peaks = self._stacked(audio, new_hops, windows, shift)
+        # If a convolution uses r columns on either side, the first changed output is r columns
+        # before the first changed input, and depends on r more columns to its left: the state has
+        # 2 * r columns.
         for number, (weight, bias, padding) in enumerate(self._layers):
             before, after = state[number], self._after[number]
             if windows > 1:
@@ -96,7 +101,7 @@ class ColumnNetwork:
             rows = torch.cat([before, x, after], dim=1)
             state[number] = rows[-1:, new_hops : new_hops + before.shape[1]]
             x = F.relu_(_convolve(rows, weight, bias, self._strides[number], padding))
-            if number:
+            if number:  # later convolutions are residual, and their reach is 1
                 x.add_(rows[:, 1:-1])
         return x, peaks
 

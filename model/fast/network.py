@@ -1,4 +1,7 @@
-"""Fast inference for filterbank networks, with the same results as ``TranscriptionModel``.
+"""Fast inference for filterbank networks, with nearly the same results as ``TranscriptionModel``.
+
+The results are equal up to rounding, except that streams on a CPU use decimated filters
+(``model.fast.filters``).
 
 Batch norms are folded into the preceding convolutions, which use the memory format "channels last".
 The shuffle-exchange network is computed only for the frames that are used
@@ -151,13 +154,14 @@ class FastNetwork:
         patches, heads, lowest = self._patches, len(self._heads), self._lowest_pitch
         cells = self._unembed(out.to(self._dtype))
         cells = cells.view(len(out), -1, patches.octaves, patches.frames, heads, SEMITONES)
+        # (batch, heads, patches, frames of a patch, octaves, semitones)
         cells = cells.permute(0, 4, 1, 3, 2, 5)
         columns, pitches = cells.shape[2] * patches.frames, patches.octaves * SEMITONES
         width = max(PITCHES, lowest + pitches)
         placed = out.new_full((len(out), heads + 1, columns, width), MASKED_LOGIT)
         logits = placed[:, :-1, :, lowest : lowest + pitches]
         torch.add(cells, self._bias, out=logits.view(cells.shape))
-        first = frames[0] % patches.frames
+        first = frames[0] % patches.frames  # number of frames to skip in the first patch
         logits = logits[:, :, first : first + len(frames)]
         skip = torch.mm(self._skip, x.reshape(-1, x.shape[-1]).t())
         logits += skip.view(heads, *x.shape[:3]).transpose(0, 1)  # (batch, heads, frames, pitches)
@@ -209,8 +213,9 @@ class NetworkStream:
         """True if :meth:`advance_batch` accepts several windows ``new_hops`` hops apart."""
         if self._state is None or new_hops > self._network.longest_slide:
             return False
-        changed = new_hops + self._network.reach
-        return GRID - new_hops <= changed <= GRID and self._first_half.can_batch(new_hops)
+        reused = GRID - (new_hops + self._network.reach)  # columns that a window does not change
+        # ``merge_windows`` copies these columns from the changed columns of the previous window.
+        return 0 <= reused <= new_hops and self._first_half.can_batch(new_hops)
 
     @torch.inference_mode()
     def advance_batch(
@@ -225,7 +230,7 @@ class NetworkStream:
             audio = torch.cat([audio, *(window[-new_hops * HOP :] for window in windows[1:])])
         columns, peaks = self._network.advance(self._state, audio, new, count, shift)
         grid = merge_windows(self._columns, columns[:, -GRID:], GRID, new_hops)
-        complete = GRID - self._network.edge
+        complete = GRID - self._network.edge  # number of columns whose kernels end in the window
         peaks = merge_windows(self._peaks, peaks[:, -complete:], complete, new_hops)
         self._columns, self._peaks = grid[-1], peaks[-1]
         hops = [self._hop + number * new_hops for number in range(1, count + 1)]
@@ -233,7 +238,8 @@ class NetworkStream:
         middle = self._first_half.advance(self._caches, hops, grid)
         start, stop = self._frames.start, self._frames.stop
         selected = grid[:, start:stop].flatten(1).float()
-        peaks = F.pad(peaks[:, start:stop], (0, 0, 0, max(0, stop - max(start, complete))))
+        incomplete = max(0, stop - max(start, complete))  # number of frames without peaks
+        peaks = F.pad(peaks[:, start:stop], (0, 0, 0, incomplete))
         return list(torch.cat([middle.flatten(1), selected, peaks.flatten(1)], dim=1))
 
 
@@ -252,7 +258,8 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
 
 
 def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """Return a copy of a convolution without bias, with the batch norm after it folded in."""
+    """Return a copy of a convolution, which has no bias, with the following batch norm folded into
+    its weights and a new bias."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)

@@ -1,15 +1,16 @@
 """Learnable constant-Q filterbank whose frames stay valid while the window slides.
 
 Frame i of a window describes sample HOP * (i + 1). Each kernel ends `lookahead` samples after this
-sample, and starts as early as its pitch requires. Kernels rise slowly and fall quickly, so low and
-high filters respond at the same time::
+sample, and starts as early as its pitch requires. Kernels of low filters rise slowly and fall
+quickly, so low and high filters respond at the same time. Amplitudes from low to high are ``.``,
+``-`` and ``#``::
 
-                        frame time
-                            |
-      bass   ......-------##|#    4096 samples
-      tenor        ....--##|#    2048
-      treble          ...##|#    1024
-                            |<-->| lookahead
+                               frame time
+                                    |
+      bass        ...-----##########|#-.    kernel of 4096 samples
+      tenor               ..----####|#-.    2048
+      treble                     .-#|#-.    1024
+                                    |<->| lookahead
 
 If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
 lower (``shift``). Its features are then at most half a bin out of tune.

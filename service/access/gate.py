@@ -2,8 +2,9 @@
 
 Any web page can open a websocket to any address. If the site's name resolves to 127.0.0.1 (DNS
 rebinding), the page even has the same origin as a service on that address. A service on loopback
-without keys therefore accepts only allowed host names. Every service rejects websockets and uploads
-from pages of other sites, or with an `Origin` that cannot be parsed. The page's files need no key.
+without keys therefore accepts only allowed host names. Every service rejects websockets and all
+requests except GET, HEAD and OPTIONS from pages of other sites, unless RSE_ALLOWED_ORIGINS lists
+them, and those whose `Origin` cannot be parsed. The page's files need no key.
 
 This is plain ASGI, because the framework's middleware skips websockets.
 """
@@ -66,7 +67,10 @@ class Gate:
         if is_loopback(host):  # otherwise DNS rebinding would give any page access
             self._hosts += LOOPBACK_HOSTS
         else:
-            logger.warning("no API keys: anyone who can reach %s may use the service", host)
+            logger.warning(
+                "no API keys: the service listens on %s, and anyone who can reach it may use it",
+                host,
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # If a proxy serves the application below a path, the request's path starts with that path.
@@ -144,9 +148,10 @@ def host_allowed(host: str | None, allowed: Collection[str]) -> bool:
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:
-    """True if a request comes from a program (no `Origin`), from the service's own page (`Origin`
-    is the `Host`), or from an allowed origin. The scheme of the page's origin is not checked,
-    because a proxy may terminate TLS."""
+    """True if a request comes from a program (no `Origin`), from an allowed origin, or from the
+    service's own page (`Origin` is the `Host`). For this page, `http` and `https` are not
+    distinguished, except for their default ports, because a proxy may terminate TLS. Other schemes
+    are rejected."""
     if origin is None or origin in allowed:
         return True
     scheme, _, authority = origin.partition("://")

@@ -1,9 +1,10 @@
-"""Admission control of sessions and uploads.
+"""Admission control for sessions, uploads and scores.
 
 The options of a session determine how many windows per second it requires. The cost of a window,
 its computing time in seconds, is first estimated from the warm-up. It is then updated from the
-timings of the workers, and so adapts to other load on the machine. A session is admitted if the
-predicted load stays below MAX_LOAD.
+timings of the workers, and so adapts to other load on the machine. With the limit `auto`, a session
+is admitted if one worker can compute it (MAX_LOAD_ONE_SESSION), and the predicted load is at most
+MAX_LOAD or no other session is open.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class AdmissionControl:
         self.used = self.used - size if self._clients else 0.0
 
     def rejection(self) -> ProtocolError:
-        return ProtocolError(ErrorCode.TOO_MANY_UPLOADS, "the server is busy with other uploads")
+        return ProtocolError(ErrorCode.TOO_MANY_UPLOADS, "the server is busy with other requests")
 
 
 class Reservation:
@@ -100,8 +101,8 @@ class Reservation:
 class SessionAdmissionControl(AdmissionControl):
     """Limits either the number of sessions or the predicted load.
 
-    If the load is limited, sizes are in windows per second, and ``window_s`` is the cost of a live
-    window in s. If the number of sessions is limited, each size is 1 and ``window_s`` is 0.
+    If ``limits_load``, sizes are in windows per second, and ``window_s`` is the cost of a live
+    window in s. Otherwise each size is 1.
     """
 
     def __init__(self, limit: int | Literal["auto"]) -> None:
@@ -118,9 +119,14 @@ class SessionAdmissionControl(AdmissionControl):
             self.window_s = self._quiet_window_s = max(1e-6, WARM_UP_FACTOR * window_s)
             self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
+    @property
+    def limits_load(self) -> bool:
+        """True after ``calibrate`` if the limit is `auto`."""
+        return self.window_s > 0
+
     def learn(self, timing: BatchTiming) -> None:
         """Update the cost of a window from the timing of a batch of live sessions."""
-        if not self.window_s or timing.way != "live" or not timing.windows:
+        if not self.limits_load or timing.way != "live" or not timing.windows:
             return
         weight = min(1.0, timing.windows / MEMORY_WINDOWS)
         self.window_s += weight * (timing.total_s / timing.windows - self.window_s)
@@ -134,7 +140,7 @@ class SessionAdmissionControl(AdmissionControl):
     @property
     def windows_per_s(self) -> float:
         """Number of windows that all workers together can compute per second."""
-        return self.workers / self.window_s if self.window_s else 0.0
+        return self.workers / self.window_s if self.limits_load else 0.0
 
     @property
     def max_session_windows_per_s(self) -> float:
@@ -143,11 +149,11 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def total(self) -> float:
-        return MAX_LOAD * self.windows_per_s if self.window_s else self._total
+        return MAX_LOAD * self.windows_per_s if self.limits_load else self._total
 
     def fits(self, size: float = 1.0, reserved: float = 0.0) -> bool:
         """True if a session of this size fits. A session that runs alone may exceed the total."""
-        if not self.window_s:
+        if not self.limits_load:
             return super().fits(size, reserved)
         is_alone = self.count == (1 if reserved else 0)
         return size <= self.max_session_windows_per_s and (is_alone or super().fits(size, reserved))
@@ -155,24 +161,25 @@ class SessionAdmissionControl(AdmissionControl):
     @property
     def limit(self) -> int:
         """Maximum number of sessions with default options."""
-        if not self.window_s:
+        if not self.limits_load:
             return int(self.total)
         return max(1, int(self.total / self.size(StreamOptions())))
 
     @property
     def load(self) -> float:
-        """Reserved size divided by the total. It may exceed 1 while a session runs alone."""
+        """Reserved size divided by the total. It may exceed 1 if one session runs alone, or
+        if the cost of a window has risen since the sessions were admitted."""
         return self.used / (self.total or 1)
 
     def size(self, options: StreamOptions) -> float:
         """Return the size that a session with these options reserves."""
-        if not self.window_s:
+        if not self.limits_load:
             return 1.0
         return self._hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S
 
     def rejection(self, options: StreamOptions | None = None) -> ProtocolError:
         """Return the error for a session that does not fit. options: None before `start`."""
-        if self.window_s and options and self.size(options) > self.max_session_windows_per_s:
+        if self.limits_load and options and self.size(options) > self.max_session_windows_per_s:
             purpose = "to play along" if options.mode is Mode.ANYTIME else "for these options"
             return ProtocolError(ErrorCode.TOO_SLOW, f"this machine is too slow {purpose}")
         message = "the server is busy with other sessions"

@@ -275,7 +275,7 @@ def test_upload_slots_are_released(wav: bytes) -> None:
         assert rejected.headers["Retry-After"]
         problem = check_problem(rejected, 503, "too_many_uploads")
         assert problem["title"] == "Service Unavailable"
-        assert problem["detail"] == "the server is busy with other uploads"
+        assert problem["detail"] == "the server is busy with other requests"
 
 
 def test_each_upload_is_logged(

@@ -109,6 +109,11 @@ def open_port(name: str) -> Any:
     raise MidiPortError(f"no MIDI output port matches {name!r}; available: {available}")
 
 
+def _has_pedal(instrument: str | None) -> bool:
+    """Return True if an instrument has a pedal or is unknown, because it may be a piano."""
+    return instrument is None or instrument in midi_file.PEDAL_INSTRUMENTS
+
+
 class MidiOut:
     """Sends events to a mido output port. Each instrument gets a channel at its first note. If more
     than 15 instruments play, some share a channel."""
@@ -160,12 +165,8 @@ class MidiOut:
 
     @property
     def _pedalled(self) -> list[int]:
-        """Channels of instruments with a pedal and of unknown instruments, which may be pianos."""
-        return [
-            channel
-            for instrument, channel in self._channels.items()
-            if instrument is None or instrument in midi_file.PEDAL_INSTRUMENTS
-        ]
+        """Channels that receive the pedal."""
+        return [channel for name, channel in self._channels.items() if _has_pedal(name)]
 
     def _send(self, kind: str, channel: int, **values: int) -> None:
         self._port.send(mido.Message(kind, channel=channel, **values))
@@ -189,7 +190,8 @@ class MpeOut(MidiOut):
     def __init__(self, port: Any) -> None:
         super().__init__(port)
         self._members = list(midi_file.MEMBERS)  # the least recently used channel first
-        self._instruments: dict[int, str | None] = {}  # by channel
+        # Instrument of the latest note of each channel. None: unknown.
+        self._instruments: dict[int, str | None] = dict.fromkeys(midi_file.MEMBERS)
         for message in midi_file.mpe_setup():
             port.send(message)
 
@@ -204,8 +206,14 @@ class MpeOut(MidiOut):
         channel = min(self._members, key=used.count)
         self._members.remove(channel)
         self._members.append(channel)
-        if self._instruments.get(channel) != instrument:
+        if self._instruments[channel] != instrument:
+            before = set(self._pedalled)
             self._instruments[channel] = instrument
+            if self._pedal_down:
+                after = set(self._pedalled)
+                for changed in sorted(after - before) + sorted(before - after):
+                    pedal = 127 * (changed in after)
+                    self._send("control_change", changed, control=midi_file.SUSTAIN, value=pedal)
             program = self._programs.get(instrument or "", 0)
             self._send("program_change", channel, program=program)
         self._port.send(midi_file.bend(channel, 0.0))
@@ -213,4 +221,6 @@ class MpeOut(MidiOut):
 
     @property
     def _pedalled(self) -> list[int]:
-        return [midi_file.MASTER]
+        """The master channel, or the channels of instruments with a pedal if others play too."""
+        channels = [channel for channel, name in self._instruments.items() if _has_pedal(name)]
+        return [midi_file.MASTER] if len(channels) == len(self._instruments) else channels

@@ -33,8 +33,9 @@ WEBSOCKET_PATH = "/ws/transcribe"
 KEY_VARIABLE = "RSE_KEY"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
-# Maximum size of a message. ``done`` contains the MIDI file: about 12 bytes of base64 per note.
-MAX_SERVER_MESSAGE_BYTES = 64 * 1024 * 1024
+# Maximum size of a message. ``done`` contains a MIDI file of at most 200,000 notes. In base64, a
+# note needs about 10 bytes or, with bends, up to about 450 bytes per second.
+MAX_SERVER_MESSAGE_BYTES = 512 * 1024 * 1024
 # HTTP statuses of a service that is full or shutting down, or of a proxy that reaches no server.
 RETRYABLE = (429, 502, 503, 504)
 KEEPALIVE_S = 5.0  # interval of keepalive messages while no audio arrives

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWi
 
 
 class LocalEngine:
-    """``InferenceEngine`` in this process, with a thread for each CPU core, or one for a GPU."""
+    """``InferenceEngine`` in this process. ``workers`` is the number of threads: by default one per
+    CPU core, or 1 if the model is on a GPU."""
 
     def __init__(self, transcriber: EngineModel, workers: int | None = None) -> None:
         self.config: ModelConfig = transcriber.config
@@ -33,10 +34,7 @@ class LocalEngine:
         self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
-        try:
-            return self._pool.submit(self._compute_segment, segment)
-        except RuntimeError as error:
-            raise EngineError("the engine is closed") from error
+        return self._submit(self._compute_segment, segment)
 
     def close(self) -> None:
         """Cancel queued segments, wait for running ones, and stop the threads."""
@@ -54,7 +52,15 @@ class LocalEngine:
 
     def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         """Return the probabilities of a live stream's next windows. Raises EngineError."""
-        return self._pool.submit(self._compute, stream, due).result()
+        return self._submit(self._compute, stream, due).result()
+
+    def _submit(
+        self, compute: Callable[..., Probabilities], *arguments: object
+    ) -> Future[Probabilities]:
+        try:
+            return self._pool.submit(compute, *arguments)
+        except RuntimeError as error:
+            raise EngineError("the engine is closed") from error
 
     def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         try:

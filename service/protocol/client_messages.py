@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from model.config import INSTRUMENTS
 from model.validation import format_error
@@ -167,7 +168,9 @@ def parse_message(text: str) -> ClientMessage:
     try:
         return _CLIENT.validate_json(text)
     except ValidationError as error:
-        raise protocol_error(error) from None
+        # Only unknown fields cause so many errors, so the message is an object with a valid type.
+        starting = error.error_count() > MAX_ERRORS and from_json(text)["type"] == "start"
+        raise protocol_error(error, starting) from None
 
 
 def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
@@ -184,7 +187,7 @@ def parse_query(parameters: Iterable[tuple[str, str]]) -> Start | None:
 
 def protocol_error(error: ValidationError, starting: bool = False) -> ProtocolError:
     """Convert a validation error of pydantic to the error that the client receives. starting: True
-    if pydantic validated a ``Start``, False if it validated a ``ClientMessage``."""
+    if pydantic validated a ``Start``, or if a ``start`` has more than MAX_ERRORS errors."""
     if error.error_count() > MAX_ERRORS:
         code = ErrorCode.BAD_START if starting else ErrorCode.BAD_MESSAGE
         return ProtocolError(code, f"the message has {error.error_count()} errors")

@@ -24,9 +24,8 @@ SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the maximum tempo between 0 s and the first beat
 
 # MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
-# have different member channels of a zone. The master channel carries messages for all channels,
-# such as the pedal. Synthesisers without MPE play the bends too, because RPN 0 sets the bend range
-# of each channel.
+# have different member channels of a zone. A message on the master channel applies to all of them.
+# Synthesisers without MPE play the bends too, because RPN 0 sets the bend range of each channel.
 MASTER = 0
 MEMBERS = CHANNELS[1:]
 RANGE_SEMITONES = 48  # maximum bend, the default of MPE
@@ -174,7 +173,8 @@ def midi_file(
 
     Args:
         pedal: changes of the sustain pedal in order: time in s, and True if the pedal goes down. A
-            pedal that stays down is released with the last note. Only PEDAL_INSTRUMENTS use it.
+            pedal that stays down is released with the last note. Only PEDAL_INSTRUMENTS use it, or
+            all notes if none has an instrument.
         programs: General MIDI program, from 0, of each instrument, in the order of the tracks.
         tempo: beats, bars and key of the file. They do not affect the times of the notes.
     """
@@ -237,32 +237,47 @@ def _bent_tracks(
     parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
     tick_of: Callable[[float], int],
 ) -> list[mido.MidiTrack]:
-    """Return a track for each part. The notes of all tracks share the member channels of MPE."""
+    """Return a track for each part. The notes of all tracks share the member channels of MPE.
+
+    The pedal is on the master channel if all parts use it. Otherwise it is on the member channels
+    of the parts that use it, so that it does not sustain the notes of other parts.
+    """
     tracks: list[list[TimedMessage]] = []
-    for part, _ in parts:
+    moments: list[tuple[int, int, int, Any, Sequence[float] | None]] = []  # in order of the first 3
+    all_use_pedal = all(part.control_changes for part, _ in parts)
+    for number, (part, curves) in enumerate(parts):
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
+        for note, bends in zip(part.notes, curves, strict=True):
+            moments.append((tick_of(note.start), 0, number, note, bends))
         for change in part.control_changes:
-            pedal = _control(MASTER, change.number, change.value)
-            tracks[-1].append((tick_of(change.time), _SETS, pedal))
-    notes = [
-        (tick_of(note.start), number, note, bends)
-        for number, (part, curves) in enumerate(parts)
-        for note, bends in zip(part.notes, curves, strict=True)
-    ]
-    programs = dict.fromkeys(MEMBERS, 0)
+            tick = tick_of(change.time)
+            if all_use_pedal:
+                tracks[-1].append((tick, _SETS, _control(MASTER, SUSTAIN, change.value)))
+            else:
+                moments.append((tick, 1, number, change, None))
+    pedals = [0] * len(parts)  # value of the pedal on the member channels of each part
+    users = dict.fromkeys(MEMBERS, -1)  # number of the part that used the channel last
     silent_from = dict.fromkeys(MEMBERS, 0)
-    for begin, number, note, bends in sorted(notes, key=lambda item: item[:2]):
-        track, program = tracks[number], parts[number][0].program
-        # Prefer a silent channel, then one with this program, then the one silent for longest.
+    for begin, _, number, note, bends in sorted(moments, key=lambda moment: moment[:3]):
+        track = tracks[number]
+        if isinstance(note, ControlChange):
+            pedals[number] = note.value
+            used = [channel for channel in MEMBERS if users[channel] == number]
+            track += [(begin, _SETS, _control(channel, SUSTAIN, note.value)) for channel in used]
+            continue
+        # Prefer a silent channel, then one of this part, then the one silent for longest.
         channel = min(
-            MEMBERS, key=lambda c: (silent_from[c] > begin, programs[c] != program, silent_from[c])
+            MEMBERS, key=lambda c: (silent_from[c] > begin, users[c] != number, silent_from[c])
         )
         end = max(tick_of(note.end), begin + 1)
         silent_from[channel] = max(silent_from[channel], end)
-        if programs[channel] != program:
-            programs[channel] = program
+        if users[channel] != number:
+            users[channel] = number
+            program = parts[number][0].program
             message = mido.Message("program_change", program=program, channel=channel)
             track.append((begin, _SETS, message))
+            if not all_use_pedal:
+                track.append((begin, _SETS, _control(channel, SUSTAIN, pedals[number])))
         cents = bends or (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
@@ -287,7 +302,8 @@ def _track_of(messages: Iterable[TimedMessage]) -> mido.MidiTrack:
 
 def mpe_setup() -> list[mido.Message]:
     """Return the messages that set up a zone of MPE and the bend range of its channels."""
-    # Channel, number (RPN) and value of each parameter: 15 member channels, and the bend range.
+    # Channel, number (RPN) and value of each parameter: the zone's 15 member channels (channel 9
+    # stays unused), and the bend range.
     parameters = [(MASTER, 6, 15), *((channel, 0, RANGE_SEMITONES) for channel in MEMBERS)]
     return [
         _control(channel, control, level)

@@ -1,7 +1,9 @@
 """Tests of the live client: notes, flow control and all ways in which a performance can end."""
 
 import asyncio
+import base64
 import json
+import math
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -19,10 +21,13 @@ from clients.events import (
     SessionEndedError,
     TranscriptionError,
 )
-from clients.session import websocket_url
+from clients.midi import Note
+from clients.session import MAX_SERVER_MESSAGE_BYTES, websocket_url
 from service.protocol.client_messages import Start
+from service.protocol.midi_file import midi_file
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
+from service.stream.stream import MAX_NOTES
 from tests.clients.fake_service import Behaviour, FakeService
 from tests.paths import REPOSITORY
 
@@ -209,3 +214,13 @@ def test_service_addresses_become_websocket_urls(address: str, expected: str) ->
 def test_invalid_addresses_are_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="invalid service address"):
         websocket_url(url)
+
+
+def test_largest_midi_file_with_bends_does_not_exceed_the_message_limit() -> None:
+    duration_s = 2.0  # long for the average note of a performance
+    vibrato = [30 * math.sin(0.4 * frame) for frame in range(round(duration_s * 86))]
+    notes = [
+        Note(i, 60, 80, 1.0, 0.3 * i, 0, 0.3 * i + duration_s, bends=vibrato) for i in range(100)
+    ]
+    file = base64.b64encode(midi_file(notes, [], {}))
+    assert len(file) / len(notes) * MAX_NOTES < MAX_SERVER_MESSAGE_BYTES

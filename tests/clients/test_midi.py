@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clients.events import Connected
 from clients.midi import VIRTUAL_NAME, MidiOut, MidiPortError, MpeOut, ReceivedNotes, open_port
-from service.protocol.midi_file import FASTEST_BPM, TICKS_PER_BEAT, Tempo, TempoMap
+from service.protocol.midi_file import FASTEST_BPM, MASTER, MEMBERS, TICKS_PER_BEAT, Tempo, TempoMap
 from service.protocol.server_messages import NoteBend, Pedal
 from tests.clients.fake_devices import FakePort, note_off, note_on
 
@@ -116,6 +116,21 @@ def test_mpe_bends_apply_to_one_note() -> None:
     out.close()
     ended = {(m.channel, m.note) for m in port.messages if m.type == "note_off"}
     assert ended == {(first, 60), (second, 64)}
+
+
+def test_mpe_pedal_sustains_no_other_instrument() -> None:
+    port = FakePort()
+    out = MpeOut(port)
+    out.event(note_on(0, 60, instrument="piano"))
+    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    port.messages.clear()
+    out.event(note_on(1, 69, instrument="violin"))
+    out.event(Pedal(down=False, frame=0, time_s=0.0))
+    sent = [m for m in port.messages if m.type in ("note_on", "control_change")]
+    violin = next(m.channel for m in sent if m.type == "note_on")
+    pedal = [(m.channel, m.value) for m in sent if m.type == "control_change"]
+    others = [channel for channel in MEMBERS if channel != violin]
+    assert pedal == [*((c, 127) for c in others), (MASTER, 0), *((c, 0) for c in others)]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(60, 63))))

@@ -19,7 +19,7 @@ from service.engine import load as load_module
 from service.engine.load import available_cores
 from service.engine.local import LocalEngine
 from service.engine.runners import CpuRunner, Runner, make_runner
-from service.stream.windows import PendingWindows
+from service.stream.windows import EngineError, PendingWindows
 from tests.networks import FILTERBANK, STRIDED, noise
 
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -150,3 +150,14 @@ def test_engine_preserves_threads_and_random_state_of_the_caller(
         torch.set_num_threads(initial_threads)
     assert worker_threads == {1}
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_closed_engine_raises_engine_errors() -> None:
+    engine = LocalEngine(network(FILTERBANK))
+    stream = engine.open_stream(POSITIONS)
+    engine.close()
+    pending = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
+    with pytest.raises(EngineError, match="closed"):
+        engine.submit(pending)
+    with pytest.raises(EngineError, match="closed"):
+        engine.compute(stream, pending)

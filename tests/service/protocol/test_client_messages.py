@@ -64,14 +64,19 @@ def test_invalid_messages_are_rejected_with_code_and_field(
     [
         ({"instruments": ["kazoo"]}, ErrorCode.BAD_START, ".* must be among .*, not kazoo"),
         ({"instruments": 20_000 * ["kazoo"]}, ErrorCode.BAD_START, ".* must be among .*"),
-        (dict.fromkeys(map(str, range(20_000))), ErrorCode.BAD_MESSAGE, "the message has 20000 .*"),
+        (dict.fromkeys(map(str, range(20_000))), ErrorCode.BAD_START, "the message has 20000 .*"),
+        (
+            {"type": "stop", **dict.fromkeys(map(str, range(200)))},
+            ErrorCode.BAD_MESSAGE,
+            "the message has 202 .*",
+        ),
         (
             {"resume": {"session_id": "a", "sounding": 20_000 * [{}]}},
             ErrorCode.BAD_RESUME,
             "resume.* is missing",
         ),
     ],
-    ids=["one", "elements", "fields", "notes"],
+    ids=["one", "elements", "fields", "fields of stop", "notes"],
 )
 def test_messages_with_many_errors_get_one_short_error(
     fields: dict[str, object], code: ErrorCode, message: str

@@ -15,6 +15,7 @@ from service.notes.note_collector import midi_file
 from service.protocol import midi_file as files
 from service.protocol.midi_file import (
     FRAME_S,
+    MASTER,
     MEMBERS,
     PEDAL_INSTRUMENTS,
     RANGE_SEMITONES,
@@ -208,3 +209,34 @@ def test_simultaneous_notes_have_separate_channels() -> None:
     assert [note[0] for note in read] == [note.pitch for note in notes]
     for pitch, _, _, bends in read:
         assert [cents for _, cents in bends] == pytest.approx([pitch - 40], abs=0.5)
+
+
+def test_pedal_sustains_no_other_instrument() -> None:
+    notes = [
+        BentNote(60, 0.0, 0.5, None, "piano"),
+        BentNote(69, 0.6, 0.9, (5.0,), "violin"),
+        BentNote(64, 1.5, 2.0, None, "piano"),
+    ]
+    pedal = [(0.2, True), (1.0, False), (1.4, True), (3.0, False)]
+    midi = mido.MidiFile(file=io.BytesIO(files.midi_file(notes, pedal, PROGRAMS)))
+    used: dict[int, int] = {}  # pitch of the latest note of a channel
+    changes: list[tuple[int, bool]] = []  # of channels with notes: pitch, and True if pressed
+    for message in mido.merge_tracks(midi.tracks):
+        if message.type == "note_on" and message.velocity:
+            used[message.channel] = message.note
+        elif message.type == "control_change" and message.control == files.SUSTAIN:
+            assert message.channel in MEMBERS
+            if message.channel in used:
+                changes.append((used[message.channel], message.value > 0))
+    assert changes == [(60, True), (60, False), (60, True), (64, False)]
+
+
+def test_pedal_of_a_piano_alone_is_on_the_master_channel() -> None:
+    notes = [BentNote(60, 0.0, 1.0, (5.0,), "piano"), BentNote(64, 0.5, 1.0, (5.0,), "piano")]
+    midi = mido.MidiFile(file=io.BytesIO(files.midi_file(notes, [(0.2, True)], PROGRAMS)))
+    pedal = [
+        (message.channel, message.value)
+        for message in mido.merge_tracks(midi.tracks)
+        if message.type == "control_change" and message.control == files.SUSTAIN
+    ]
+    assert pedal == [(MASTER, 127), (MASTER, 0)]

@@ -8,11 +8,11 @@ probabilities of its pitch, and b and w the bias and the offset weight of its in
 
 over the note's frames before f. The frame probability of a ringing string falls slowly, so its
 offset depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
-frames have passed. The tracker stores only the fall from the maximum, which restarts from 0 at each
-new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. The first
-``min_note_frames`` or more count as sounding. UPDATE_S after an onset, the instrument of the note
-and its bias may change. If the fall is then DROP_BEFORE_UPDATE, the note ends; else its sum
-restarts.
+frames after it. The tracker stores only the fall from the maximum, which restarts from 0 at each
+new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. At least
+the first ``min_note_frames`` frames of a note count as sounding. UPDATE_S after an onset, the
+instrument of the note and its bias may change. If the sum has then fallen by DROP_BEFORE_UPDATE,
+the note ends. Otherwise the sum restarts.
 """
 
 import math
@@ -44,11 +44,15 @@ _MIN_PROBABILITY = 2e-3  # minimum distance of probabilities from 0 and 1, so th
 @dataclass(slots=True)
 class _Sounding:
     event: NoteEvent
-    best: int  # first frame after the maximum of its evidence
+    best: int  # frame at which its evidence is greatest, where the note would end
     bias: float
     pedal_bias: float  # added to the bias while the pedal is down
     offset_weight: float
     fallen: float = 0.0  # fall of the evidence from its maximum
+
+    def restart(self, best: int) -> None:
+        """Set the maximum of the evidence to the frame ``best``."""
+        self.best, self.fallen = best, 0.0
 
 
 class Tracker(ABC):
@@ -103,7 +107,7 @@ class Tracker(ABC):
 
     @property
     def decided_frames(self) -> int:
-        """Number of frames whose onsets are decided."""
+        """Number of frames whose onsets are decided; in anytime mode, of frames received."""
         return max(self._pushed, self._resumed)
 
     @property
@@ -130,11 +134,12 @@ class Tracker(ABC):
     @abstractmethod
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
         """Accept a block of ``new`` frames. In anytime mode ``columns`` - 1 earlier frames precede
-        the new frames. Then call ``step`` for each new frame. offset_cents: added to row CENTS."""
+        the new frames. The caller must then call ``step`` once for each new frame. offset_cents:
+        added to the row CENTS."""
 
     @abstractmethod
     def step(self) -> list[NoteEvent]:
-        """Decide the next frame. Return its events in order."""
+        """Process the next frame. Return the events that it decides, in order."""
 
     def set_instrument(self, event: NoteEvent) -> None:
         """Set the instrument of a sounding note, which affects where the note ends."""
@@ -144,11 +149,12 @@ class Tracker(ABC):
             note.bias, note.pedal_bias, note.offset_weight = evidence
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decide the last frames as if silence followed. End all notes (see ``end_all``)."""
+        """End all notes (see ``end_all``). A tracker that still has undecided frames first decides
+        them as if silence followed."""
         return self.end_all(end_frame)
 
     def end_all(self, frame: int) -> list[NoteEvent]:
-        """End all notes at the frame or before. Each note lasts at least one frame."""
+        """End all notes at ``frame`` or earlier. Each note lasts at least one frame."""
         ends = {p: max(frame, note.event.frame + 1) for p, note in self._sounding.items()}
         return [self._end_at_best(pitch, end, end) for pitch, end in sorted(ends.items())]
 
@@ -164,7 +170,7 @@ class Tracker(ABC):
         ended_pitches: list[int] = []
         for pitch, note in self._sounding.items():
             onset = note.event.frame
-            held = onset + self._held_frames
+            held = onset + self._held_frames  # the note sounds at least until this frame
             gain = _log_odds(float(probabilities[pitch])) + note.bias
             if is_pressed:
                 gain += note.pedal_bias
@@ -172,15 +178,16 @@ class Tracker(ABC):
                 odds = _log_odds(float(offsets[pitch])) + OFFSET_ODDS
                 gain -= note.offset_weight * max(0.0, odds)
             note.fallen = max(0.0, note.fallen - gain)
-            if frame < held or not note.fallen:
-                note.fallen, note.best = 0.0, max(frame + 1, held)
+            is_maximum = note.fallen == 0 or frame < held
+            if is_maximum:
+                note.restart(max(frame + 1, held))
             may_change = onset + self._update_frames == self._pushed
             drop = DROP_BEFORE_UPDATE if may_change else DROP
-            ended = note.fallen >= drop or frame + 1 - note.best >= WAIT
-            if ended and self._pushed >= self._resumed:
+            has_ended = note.fallen >= drop or frame + 1 - note.best >= WAIT
+            if has_ended and self._pushed >= self._resumed:
                 ended_pitches.append(pitch)
             elif may_change:
-                note.fallen, note.best = 0.0, max(frame + 1, held)
+                note.restart(max(frame + 1, held))
         end = self._pushed
         return [self._end_at_best(pitch, end, end) for pitch in sorted(ended_pitches)]
 

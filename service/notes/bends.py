@@ -4,9 +4,11 @@ The network's row CENTS contains, for each pitch, the distance in cents from the
 peak nearby (``SpectralPeaks``). The curve of a note follows this peak from frame to frame. The peak
 may move to neighbouring pitches, at most MAX_SEMITONES away::
 
-    at pitch 61        . . . . . . -40 -20 -35 . . .
-    at pitch 60        . . 0 20 45 .   .   .   40 20 .
-    curve of note 60   . . 0 20 45 60  80  65  40 20 .    cents
+    at pitch 61        -50 -50 -50 -40 -20 -35 -50 -50
+    at pitch 60          0  20  45  50  50  50  40  20
+    curve of note 60     0  20  45  60  80  65  40  20    cents
+
+The values of a pitch are clipped to +-50. A clipped value indicates a peak at the next pitch.
 
 The filters of low pitches respond with a delay (``lag``). The value of a frame is therefore read
 that many frames later. Values are reported in batches of BATCH_FRAMES.
@@ -32,7 +34,7 @@ BATCH_FRAMES = 8  # frames from one report to the next
 MAX_SEMITONES = 2
 _EDGE_CENTS = RANGE_CENTS - 0.5
 _LATER_BELOW = (43, 53, 68)  # below each of these pitches, the delay is one frame longer
-HISTORY_FRAMES = 64  # number of stored rows; a note is decided at most this long after its onset
+HISTORY_FRAMES = 64  # number of stored frames; at least the delay from an onset to its note_on
 
 
 def lag(pitch: int) -> int:
@@ -42,7 +44,7 @@ def lag(pitch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """State of a note's curve: first unreported frame, and cents before it (0 at the onset)."""
+    """State of a note's curve: first unreported frame, and cents in the frame before it."""
 
     frame: Count
     cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
@@ -75,8 +77,8 @@ class BendTracker:
         self._stop += len(rows)
 
     def step(self, frame: int, events: Iterable[NoteEvent]) -> list[Event]:
-        """Return the note tracker's events at ``frame`` and the new bends. Bends of a note precede
-        its note_off. At the end of a batch, the bends of all sounding notes follow the events."""
+        """Return the note tracker's events at ``frame``, and the new bends. The bends of a note
+        precede its note_off. At the end of a batch, the bends of all sounding notes follow."""
         out: list[Event] = []
         for event in events:
             if event.kind == "note_on":
@@ -111,11 +113,11 @@ class BendTracker:
 
 
 def _follow_peak(row: NDArray[np.float32], pitch: int, before: float) -> float:
-    """Return the distance in cents from a pitch to the peak that its note follows. before: this
+    """Return the distance in cents from a pitch to the peak that its note follows. before: the
     distance in the previous frame."""
     semitones = min(MAX_SEMITONES, max(-MAX_SEMITONES, round(before / 100)))
     cents = _peak_cents(row, pitch + semitones)
-    if math.isnan(cents):  # silence leaves the curve unchanged
+    if math.isnan(cents):  # without a peak, the curve continues at its last value
         return before
     step = 1 if cents > 0 else -1
     # At the edge of its range the peak may belong to the next pitch.

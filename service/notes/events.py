@@ -37,7 +37,7 @@ class NoteEvent:
 
 @dataclass(frozen=True, slots=True)
 class PedalEvent:
-    """The sustain pedal goes down or comes up."""
+    """Press or release of the sustain pedal."""
 
     down: bool
     frame: int
@@ -48,7 +48,7 @@ class PedalEvent:
 @dataclass(frozen=True, slots=True)
 class BendEvent:
     """Pitch of a sounding note in successive frames from ``frame`` on. ``cents`` are above
-    ``pitch``, relative to A4 = 440 Hz or to the option ``tuning_hz``."""
+    ``pitch``, which is tuned to A4 = 440 Hz or to the option ``tuning_hz``."""
 
     note_id: int
     pitch: int
@@ -81,7 +81,8 @@ class Note:
     instrument: str | None = None
     instrument_probability: float | None = None
     bends: tuple[float, ...] | None = None
-    """Cents above the pitch, one value per frame from ``onset_frame`` on; None if not requested."""
+    """Cents above the pitch, one value per frame from ``onset_frame`` on. The last frames may be
+    missing. None if no bends were reported, or an earlier session reported the first of them."""
 
 
 @dataclass(frozen=True, slots=True)

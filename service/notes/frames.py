@@ -11,8 +11,8 @@ OVERTONES = (12, 19, 24, 28, 31, 34, 36)  # semitones above a note
 
 
 class LatestFrames:
-    """Buffer of a block and the ``kept`` frames before it, contiguous in memory. Silence precedes
-    the stream."""
+    """Buffer of a block and the ``kept`` frames before it. The frames of each row are contiguous in
+    memory. Silence precedes the stream."""
 
     def __init__(self, rows: int, kept: int) -> None:
         self._kept = self._end = kept
@@ -34,7 +34,7 @@ class LatestFrames:
 
 
 def as_probabilities(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Clip values to 0 ... 1 and replace NaN by 0, several times faster than ``nan_to_num``."""
+    """Clip values to the range 0 to 1, and replace NaN by 0, faster than ``nan_to_num``."""
     return np.fmin(np.fmax(values, 0), 1, dtype=np.float32)
 
 
@@ -72,8 +72,9 @@ def frame_confirms_onset(
 
 def onset_shift(around: NDArray[np.float32]) -> float:
     """Return the time from a peak to its onset in frames, -0.5 to 0.5. The onset head is trained to
-    output a triangle around an onset, whose two flanks determine the true top. ``around``: onset
-    probabilities of the frames before, at and after the peak. Without the last, the result is 0."""
+    output a triangle around an onset, and its two flanks determine the true top. ``around``: onset
+    probabilities of the frames before, at and after the peak. If the frame after the peak is
+    missing, the result is 0."""
     if len(around) < 3:
         return 0.0
     before, peak, after = around.tolist()

@@ -17,8 +17,8 @@ onset heads:
     c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
 SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent frames in which the network is uncertain. This is typical of instruments that the
-network was not trained on. Where the network is certain, the smaller bias lets notes end sooner.
+share of recent frames in which the network is uncertain. Uncertainty is typical of instruments that
+the network was not trained on. If the network is certain, the smaller bias lets notes end sooner.
 
 ``service.notes.singing`` defines the states for singers.
 """
@@ -47,7 +47,7 @@ SECOND_THRESHOLD, SECOND_FRAMES = 0.5, 5
 
 PIANO = "instrument:piano"
 PIANO_SHARE = 0.3  # music is polyphonic if a piano has a larger share of the frames with sound
-_NEAR = 2  # semitones: a glide, or a vibrato between two pitches
+_NEAR = 2  # maximum distance, in semitones, of two pitches that may be one gliding or wavering note
 _APART = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
 _UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
 
@@ -58,8 +58,9 @@ AUDIBLE, CERTAIN = 0.1, 0.5
 """A frame is audible, or certain, if the frame probability of its likeliest pitch reaches this
 value. Audible frames that are not certain are uncertain."""
 UNCERTAIN_SHARES = (0.2, 0.6)
-"""``doubt_bias`` is added from the first share of uncertain frames on, and fully at the second."""
-PRIOR = (0.3, 20)  # share of uncertain frames before the first frame, and its weight in frames
+"""The addition to the bias rises from 0 at the first share of uncertain frames to ``doubt_bias`` at
+the second."""
+PRIOR = (0.3, 20)  # prior share of uncertain frames, and its weight in frames
 _MIN_PROBABILITY = np.float32(5e-3)  # minimum distance of probabilities from 0 and 1
 
 
@@ -152,8 +153,9 @@ class MonophonyDetector:
     """Detects monophonic music, and computes the bias from the network's uncertainty.
 
     Music is polyphonic for MEMORY_FRAMES after a second pitch has sounded for SECOND_FRAMES. A
-    second pitch has a frame probability of SECOND_THRESHOLD, and is neither near the likeliest
-    pitch nor in its harmonic series. A piano counts as polyphonic, because its notes overlap.
+    second pitch has a frame probability of at least SECOND_THRESHOLD. Its distance from the
+    likeliest pitch is more than _NEAR semitones and none of OVERTONES. A piano counts as
+    polyphonic, because its notes overlap.
     """
 
     def __init__(self, settings: LineSettings, heads: tuple[str, ...]) -> None:
@@ -167,8 +169,8 @@ class MonophonyDetector:
         self._counts = [0] * 5
 
     def process(self, block: F32) -> tuple[list[bool], F32]:
-        """Process the next n frames, [heads, n, 128]. Return for each frame, from the frames up to
-        it, whether the music is polyphonic, and the bias of notes, [n]."""
+        """Process the next n frames, [heads, n, 128]. Return, for each frame, True if the music is
+        polyphonic, and the bias of notes, [n]. Both depend on the frames up to it."""
         line, frame = self._settings, block[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]

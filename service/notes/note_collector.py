@@ -18,7 +18,10 @@ _LATE_S = 2.0  # maximum time by which note_offs may be out of order
 
 
 class NoteCollector:
-    """Pairs the events of a performance into notes and pedal presses."""
+    """Pairs the events of a performance into notes and pedal presses.
+
+    If an earlier session reported the first bends of a note, its other bends are omitted.
+    """
 
     def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
         """started: number of notes that started in earlier sessions. sounding: the note_on of each
@@ -38,7 +41,9 @@ class NoteCollector:
                     self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
                 self._pressed = event if event.down else None
             elif isinstance(event, BendEvent):
-                self._bends[event.note_id] = self._bends.get(event.note_id, ()) + event.cents
+                bends = self._bends.get(event.note_id, ())
+                if event.frame == self._sounding[event.note_id].frame + len(bends):
+                    self._bends[event.note_id] = bends + event.cents
             elif event.kind == "note_off":
                 on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
                 if bends is not None:  # a batch of bends may extend beyond the note's end

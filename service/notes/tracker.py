@@ -130,7 +130,7 @@ class NoteTracker(Tracker):
         if not polyphonic:  # monophonic notes end where their path ends
             for note in self._sounding.values():
                 held = note.event.frame + self._held_frames
-                note.fallen, note.best = 0.0, max(self._pushed + 1 - ONSET_RADIUS, held)
+                note.restart(max(self._pushed + 1 - ONSET_RADIUS, held))
         elif self._pushed - ONSET_RADIUS >= self._first:  # earlier frames were not received
             events += self._find_offsets()
         self._pushed += 1
@@ -206,7 +206,8 @@ class NoteTracker(Tracker):
         return [*ends, self._begin(frame, pitch, time_frames, confidence)]
 
     def finish(self, end_frame: int) -> list[NoteEvent]:
-        """Decode the undecided frames in the same way as the newest frame, and end all notes."""
+        """Decide the undecided frames as if silence followed, and end all notes. These frames are
+        polyphonic or monophonic like the newest frame."""
         wait = ONSET_RADIUS if self._is_polyphonic else self._ahead
         silence = np.zeros((self._n_heads, wait, PITCHES), np.float32)
         bias = None if self._monophony is None else self._monophony.process(silence)[1]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.bends import MAX_SEMITONES, BendTracker, Curve, lag
 from service.notes.events import BendEvent, Event, NoteEvent
+from service.notes.note_collector import NoteCollector
 from service.notes.resume import ResumePoint
 from service.protocol.client_messages import Checkpoint
 from service.stream.resume import checkpoint_of, resume_point
@@ -71,6 +72,13 @@ def test_curve_follows_vibrato_beyond_half_a_semitone() -> None:
     assert np.abs(np.array(curve) - expected[5:][: len(curve)]).max() <= 0.1
     assert 70 - 5 <= len(curve) <= 75 - 5
     assert isinstance(reported[-1], NoteEvent)  # no bend follows the note_off
+
+
+def test_bends_of_a_resumed_note_are_omitted_if_the_first_are_missing() -> None:
+    collector = NoteCollector(2, [note("note_on", 100, 0), note("note_on", 108, 1, 62)])
+    collector.add(BendEvent(n, pitch, 108, 1.08, (9.0, 9.0)) for n, pitch in ((0, PITCH), (1, 62)))
+    collector.add([note("note_off", 110, 0), note("note_off", 110, 1, 62)])
+    assert [completed.bends for completed in collector.notes] == [None, (9.0, 9.0)]
 
 
 def test_shift_of_the_filterbank_does_not_change_bends() -> None:

@@ -53,8 +53,9 @@ class AudioDecoder:
     def __init__(
         self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
     ) -> None:
-        """Raises ProtocolError for an unsupported format or sample rate, a file without audio, and
-        a header that states more than ``max_duration_s``.
+        """Raises ProtocolError for an unsupported format or sample rate, a file without audio or in
+        which nothing can be decoded, and a duration above ``max_duration_s`` in the header or, for
+        float files, in the samples.
 
         recording: samples, or a seekable file at its start, which is not closed.
         """
@@ -141,7 +142,9 @@ class AudioDecoder:
         if self._container.corruption is not None:
             raise ProtocolError(ErrorCode.UNDECODABLE, self._container.corruption)
         if replaced:
-            detail = f"{replaced} invalid samples replaced by silence, the first at {first_s:.1f} s"
+            detail = (
+                f"invalid samples replaced by silence: {replaced}, the first at {first_s:.1f} s"
+            )
             raise ProtocolError(ErrorCode.BAD_AUDIO, detail)
 
     def _flush(self, resampler: Resampler) -> NDArray[np.float32]:
@@ -150,7 +153,7 @@ class AudioDecoder:
     def _check_duration(self, samples: float) -> None:
         max_s = self._max_duration_s
         if max_s is not None and samples > max_s * self.audio.sample_rate_hz:
-            message = f"the recording is longer than {max_s / 60:g} minutes"
+            message = f"the recording is longer than the limit of {max_s / 60:g} min"
             raise ProtocolError(ErrorCode.AUDIO_TOO_LONG, message)
 
 

@@ -9,8 +9,9 @@ For an output rate of 11,025 Hz the filter is flat to 4.5 kHz, above the highest
 and 70 dB down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the
 filter's length: 1.1 ms.
 
-Each output sample is the same sum in the same order, bit for bit, regardless of the chunks and of
-the first sample. (The output of soxr depends on the first sample. Its default delay is 68 ms.)
+Each output sample is the same sum in the same order, bit for bit, regardless of the sizes of the
+chunks and of the sample at which the resampler starts. (The output of soxr depends on where it
+starts. Its default delay is 68 ms.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from model.low_pass import kaiser, low_pass
 
 PASS, STOP = 0.82, 1.18  # edges of the transition band, relative to half the lower rate
 REJECTION_DB = 70.0
-# Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the nearest
-# phase is used. The jitter of 1/2048 of an input sample is 70 dB below a tone of 4 kHz.
+# Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the next
+# lower phase is used. This adds a delay of 1/2048 of an input sample on average. The jitter around
+# this delay is at most as large, which is 70 dB below a tone of 4 kHz.
 MAX_PHASES = 1024
 _BATCH = 1024  # output samples computed at once, so that their products fit the CPU cache
 

@@ -41,9 +41,9 @@ class NoteCollector:
                     self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
                 self._pressed = event if event.down else None
             elif isinstance(event, BendEvent):
-                bends = self._bends.get(event.note_id, ())
-                if event.frame == self._sounding[event.note_id].frame + len(bends):
-                    self._bends[event.note_id] = bends + event.cents
+                known = self._bends.get(event.note_id, ())
+                if event.frame == self._sounding[event.note_id].frame + len(known):
+                    self._bends[event.note_id] = known + event.cents
             elif event.kind == "note_off":
                 on, bends = self._sounding.pop(event.note_id), self._bends.pop(event.note_id, None)
                 if bends is not None:  # a batch of bends may extend beyond the note's end

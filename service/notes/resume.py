@@ -35,8 +35,8 @@ class Dynamics:
 
     The velocity head predicts the loudness of a note in the recording. This loudness depends on the
     microphone and the gain as much as on the performer. Let h be the head's output for a note, 0 to
-    1, and w the number of recent notes, in which older notes count less. Each note updates w and the
-    level, which is the mean of log h. Its velocity follows from h and the level:
+    1, and w the number of recent notes, in which older notes count less. Each note updates w and
+    the level, which is the mean of log h. Its velocity follows from h and the level:
 
         w'        decay w + 1
         level'    (decay w level + log h) / w'

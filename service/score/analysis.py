@@ -33,7 +33,8 @@ class Analysis:
     """Result of the analysis of a performance.
 
     Attributes:
-        beats: detected beats. If there are none: beats at the hints' tempo, or every half second.
+        beats: detected beats. If there are none, or their confidence is too low: beats at the
+            hints' tempo, or every half second except in bars in which nothing happens.
         steady: True if the performance has a steady beat, False for free rhythm.
         chords: chord symbols at the beats where the harmony changes.
     """
@@ -91,7 +92,8 @@ def analyse(
 ) -> Analysis:
     """Return beats, key and chords of the notes that have ended.
 
-    If the hints contain a tempo or bars, detected beats count as steady at any confidence.
+    If the hints contain a tempo, beats per bar, a downbeat or ``fixed_tempo``, detected beats count
+    as steady at any confidence.
 
     Args:
         reported: beats that were reported live. They are used unchanged, with their gaps filled.
@@ -130,8 +132,9 @@ def _eventful_bars(time_s: F64, notes: F64, metre: int) -> F64:
 
 
 def add_beat_options(parser: ArgumentParser) -> None:
-    """Add the options for the user's beat hints. One line of help describes all of them."""
-    parser.add_argument("--bpm", type=_bpm, help="+ --beats-per-bar, --fixed-tempo")
+    """Add the options for the user's beat hints. The help of --bpm names the other options."""
+    usage = "tempo; see --beats-per-bar, --fixed-tempo, --chords"
+    parser.add_argument("--bpm", type=_bpm, help=usage)
     parser.add_argument("--beats-per-bar", dest="metre", type=_metre, help=SUPPRESS)
     parser.add_argument("--fixed-tempo", action="store_true", help=SUPPRESS)
     parser.add_argument("--chords", action=BooleanOptionalAction, help=SUPPRESS)
@@ -165,6 +168,5 @@ def _metre(text: str) -> dict[str, int | None]:
         beats = 0 if beats % 3 else beats // 3
     if parts == 0 or not 2 <= beats <= MAX_BEATS_PER_BAR:
         usage = f"use 2 to {MAX_BEATS_PER_BAR} beats, such as 5, 7/4 or 12/8"
-        message = f"{text!r} is not a metre: {usage}"
-        raise ArgumentTypeError(message)
+        raise ArgumentTypeError(f"the metre {text!r} is not supported: {usage}")
     return {"beats_per_bar": beats, "subdivision": parts}

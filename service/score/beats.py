@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from math import floor
 from typing import Literal
 
 import numpy as np
@@ -74,7 +75,7 @@ class Beats:
         (start, count), *rest = (
             (Fraction(a), b - a) for a, b in pairwise(downs) if b > begin and a < end
         )
-        skipped = int((Fraction(begin) - start).__floor__())
+        skipped = floor(begin - start)
         return [(start + skipped, count - skipped), *rest]
 
 
@@ -83,7 +84,7 @@ def smoothest(cost: F64, change: float | F64) -> I64:
 
     Args:
         cost: [rows, columns].
-        change: cost of another column than in the row before: a number, or [rows].
+        change: cost of a column other than that of the row before: a number, or [rows].
     """
     total, back = cost[0], []
     for row, price in zip(cost[1:], np.broadcast_to(change, len(cost))[1:], strict=True):
@@ -105,8 +106,8 @@ class BeatHints(BaseModel):
         subdivision: number of parts of a beat. 4 beats of 3 parts are 12/8.
         first_downbeat_s: time of the first beat of a bar.
         fixed_tempo: True if the tempo is constant.
-        chords: True for chord symbols in all music, False for none. None for chord symbols only
-            where several notes sound at once.
+        chords: True for chord symbols in all music, False for none. None for chord symbols only if
+            several notes often sound at once in the performance.
     """
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)

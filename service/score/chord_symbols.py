@@ -32,7 +32,7 @@ _OTHER = 0.12  # relative weight of each other pitch class
 _ONSET, _MAX_WEIGHT = 0.15, 1.3  # in beats: added to a note's length at its onset; maximum weight
 _EARLY = 0.12  # in beats: starts and ends of notes this close to a beat move to the beat
 _HELD = 16  # number of beats after which a held note no longer counts
-_MIN_BASS = 0.25  # in beats: shorter notes are not the bass
+_MIN_BASS = 0.25  # in beats, including _ONSET: notes that sound for less in a beat are not its bass
 _BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost if the bass is the root, third, fifth, seventh or another
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
@@ -41,7 +41,7 @@ _TOGETHER = 0.1  # in beats: notes with onsets within this time start together
 _MAX_ROOTS = 0.25  # maximum share of an inverted chord's beats in which the bass is its root
 # Minimum share of beats with three pitch classes, and minimum mean number of notes.
 _MIN_SHARE, _MIN_VOICES = 0.25, 1.6
-_SOUNDS = 0.2  # in beats: pitch classes that sound for less do not count
+_SOUNDS = 0.2  # minimum weight, in beats including _ONSET, of a pitch class that counts
 _SCALE = (0, 2, 4, 5, 7, 9, 11)
 _RAISED = (6, 8)  # sixth and seventh of a minor key, from the tonic of its relative major
 _STRETCH = 4096  # number of beats that are decoded at once, which bounds the memory
@@ -72,14 +72,14 @@ def find_chords(
         fifths: sharps of the key signature, or flats if negative.
         minor: True if the key is minor.
         wanted: True for chords of any music; False for no chords; None for chords only if several
-            notes sound at once.
+            notes often sound at once.
     """
     if not len(notes) or wanted is False:
         return []
     begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
     pitch = notes[:, 2].astype(int)
     beat, weight, bass, voices = _weigh(begin, end, pitch)
-    if not len(beat):  # no note has a length
+    if not len(beat):  # all notes have the length 0
         return []
     if not wanted:
         has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
@@ -102,11 +102,11 @@ def find_chords(
     symbols, starts = [], [0, *(np.flatnonzero(np.diff(path)) + 1).tolist()]
     for start, stop in zip(starts, [*starts[1:], len(path)], strict=True):
         root, quality = _STATES[path[start]]
-        lowest = bass[start:stop]
-        low = int(lowest[lowest.any(1).argmax()].argmax())  # the first bass
-        inner = QUALITIES[quality][0][1:]
-        inverted = lowest[:, root].mean() < _MAX_ROOTS and (low - root) % 12 in inner
-        slash = _name(low, fifths) if inverted else ""
+        basses = bass[start:stop]
+        first_bass = int(basses[basses.any(1).argmax()].argmax())  # 0 if no beat has a bass
+        is_inner = (first_bass - root) % 12 in QUALITIES[quality][0][1:]
+        is_inverted = basses.any() and is_inner and basses[:, root].mean() < _MAX_ROOTS
+        slash = _name(first_bass, fifths) if is_inverted else ""
         symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths), quality, slash))
     return symbols
 
@@ -117,26 +117,30 @@ def _snap(position: F64) -> F64:
 
 
 def _weigh(begin: F64, end: F64, pitch: I64) -> tuple[I64, F64, F64, F64]:
-    """Return four arrays for the n beats in which notes sound: the indices of the beats, [n]; the
-    weight of each pitch class, [n, 12], which is its duration with a bonus for onsets; 1 at the
-    pitch class of the bass, [n, 12]; and the mean number of notes while notes sound, [n]."""
+    """Return four arrays for the n beats in which notes sound:
+
+    * the index of each beat, [n];
+    * the weight of each pitch class, [n, 12]: its duration with a bonus for onsets;
+    * 1 at the pitch class of the bass, else 0, [n, 12];
+    * the mean number of notes from the first onset to the last offset in the beat, [n].
+    """
     number = np.floor(begin)[:, None] + np.arange(_HELD)
     start = np.maximum(begin[:, None], number)
     stop = np.minimum(end[:, None], number + 1)
     note, column = np.nonzero(stop > start)
     start, stop = start[note, column], stop[note, column]
-    length = stop - start
+    duration = stop - start
     beat, place = np.unique(number[note, column].astype(int), return_inverse=True)
     first, last = np.full(len(beat), np.inf), np.full(len(beat), -np.inf)
     np.minimum.at(first, place, start)
     np.maximum.at(last, place, stop)
-    voices = np.bincount(place, length) / (last - first)
-    length += _ONSET * (column == 0)
+    voices = np.bincount(place, duration) / (last - first)
+    emphasis = duration + _ONSET * (column == 0)  # a note starts in its first column
     weight, bass = np.zeros((len(beat), 12)), np.zeros((len(beat), 12))
-    np.add.at(weight, (place, pitch[note] % 12), length)
+    np.add.at(weight, (place, pitch[note] % 12), emphasis)
     lowest = np.full(len(beat), 128)
-    long = length > _MIN_BASS
-    np.minimum.at(lowest, place[long], pitch[note][long])
+    is_long = emphasis > _MIN_BASS
+    np.minimum.at(lowest, place[is_long], pitch[note][is_long])
     with_bass = np.flatnonzero(lowest < 128)
     bass[with_bass, lowest[with_bass] % 12] = 1
     return beat, np.minimum(weight, _MAX_WEIGHT), bass, voices

@@ -94,8 +94,8 @@ def _scale(fifths: int) -> I64:
 def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sections:
     """Return the sections that have their own key signature. The first starts at the first bar.
 
-    A section has at least ``MIN_SECTION`` bars. The key of the dominant does not count as another
-    key, because composers do not print its signature.
+    A section has at least ``MIN_SECTION`` bars, including empty bars at its end. The key of the
+    dominant does not count as another key, because composers do not print its signature.
 
     Args:
         key: key of the piece.
@@ -114,10 +114,10 @@ def key_sections(notes: Iterable[QuantisedNote], bars: Bars, key: Key) -> Sectio
             cost[:, fifths + 6] = np.minimum(cost[:, fifths + 6], price)
     cost[:, (key.fifths + 7) % 12] = _NEVER
     column = smoothest(cost, _CHANGE)
-    _merge_short(column, cost)
     for bar in range(1, len(bars)):
         if not total[bar]:  # the key changes after empty bars, not before them
             column[bar] = column[bar - 1]
+    _merge_short(column, cost)
     runs = [next(run) for _, run in groupby(range(len(bars)), key=column.__getitem__)]
     if len(runs) == 1:
         return [(bars[0][0], key.fifths)]

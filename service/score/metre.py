@@ -29,8 +29,10 @@ _RAREST = 5.0  # cost of all other metres
 _BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # log-normal prior of the beat length, and its weight
 _FULL = 0.25  # cost of beats with more or less than one chord
 _WINDOW = 60  # number of beats that are evaluated at once
-_AS_MANY = 16  # maximum number of bars that count as evidence, because bars are similar
+# Maximum number of starts of a level that count as evidence, because bars are similar.
+_AS_MANY = 16
 _ON = 0.3  # maximum distance, in units, from a unit to the onsets that belong to it
+_OFF = 0.2  # in units: a note that ends this soon after the start of a unit does not sound in it
 _LONGEST = 6.0  # maximum length of a note that counts, in beats
 _CUT = 8.0  # cost of a shortened bar
 _STAYS = 2.0  # gain of the metre of the preceding bars
@@ -150,7 +152,7 @@ def assign_bars(
 
 
 class Units:
-    """Evidence for metres from the notes that start on each unit of the beats."""
+    """Evidence for metres from the notes that start or sound at each unit of the beats."""
 
     def __init__(self, notes: F64, beats: Beats) -> None:
         per = beats.subdivision
@@ -166,9 +168,10 @@ class Units:
         np.maximum.at(longest, nearest[on], (offset - onset)[on] / per)
         # One element for each note and each unit in which it sounds.
         begin = np.floor(onset + _ON).astype(int)
-        spans = np.maximum(np.floor(offset - 0.2).astype(int) - begin + 1, 1)
-        note = np.repeat(np.arange(len(onset)), spans)
-        unit = begin[note] + np.arange(len(note)) - np.repeat(np.cumsum(spans) - spans, spans)
+        lengths = np.maximum(np.floor(offset - _OFF).astype(int) - begin + 1, 1)
+        note = np.repeat(np.arange(len(onset)), lengths)
+        first_element = np.cumsum(lengths) - lengths  # by note
+        unit = begin[note] + np.arange(len(note)) - first_element[note]
         inside = (unit >= 0) & (unit < count)
         note, unit = note[inside], unit[inside]
         share = np.minimum(offset[note], unit + 1) - np.maximum(onset[note], unit)
@@ -207,12 +210,14 @@ class Units:
             total[:, :2] += self._alike(window, below, length)
             marks = self._marks(below, length)[window]
             sums = np.stack([np.bincount(unit, mark, metre.bar) for mark in marks.T], 1)
-            means, numbers = [], []
-            for side in metre.sides(below, length):
-                units = (place[side] + place[:, None]) % metre.bar
-                numbers.append(size[units].sum(1)[:, None])
-                means.append(sums[units].sum(1) / np.maximum(numbers[-1], 1))
-            total[:, 2:] += np.sqrt(np.minimum(numbers[0], _AS_MANY)) * (means[0] - means[1])
+            # Units at which the level, or only the level below, starts: [phases, starts in a bar].
+            on, off = (
+                (place[side] + place[:, None]) % metre.bar for side in metre.sides(below, length)
+            )
+            on_count, off_count = (size[units].sum(1)[:, None] for units in (on, off))
+            on_mean = sums[on].sum(1) / np.maximum(on_count, 1)
+            off_mean = sums[off].sum(1) / np.maximum(off_count, 1)
+            total[:, 2:] += np.sqrt(np.minimum(on_count, _AS_MANY)) * (on_mean - off_mean)
         return total
 
     def _marks(self, below: int, length: int) -> F64:

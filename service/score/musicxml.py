@@ -125,8 +125,9 @@ def written_quarters(value: Value, quarters: Fraction) -> Fraction:
 
 
 def beams(values: Sequence[Value], start: Fraction, quarters: Fraction, joined: bool) -> Beams:
-    """Return the beams of a voice in one bar. One beam joins the notes of a beat. If ``joined``, a
-    beam joins each pair of beats, from the bar's start, if all notes of the pair are eighths."""
+    """Return the beams of a voice in one bar. One beam joins the notes of a beat. If ``joined``,
+    beats are paired from the bar's start, and one beam joins each pair that contains only eighth
+    notes, without rests or tuplets."""
     timed = [index for index, value in enumerate(values) if value.end > value.begin]
 
     def flag_count(value: Value) -> int:
@@ -156,7 +157,8 @@ def _add_beams(
     """Add the beams of this level and of higher levels to notes that the level below joins."""
     for has_beam, run in groupby(group, key=lambda index: flags[index] >= level):
         own = list(run)
-        if not has_beam or len(own) == level == 1:
+        has_flag = level == 1 and len(own) == 1  # a single note has a flag instead of a beam
+        if not has_beam or has_flag:
             continue
         kinds = ["begin", *["continue"] * (len(own) - 2), "end"]
         if len(own) == 1:
@@ -223,6 +225,7 @@ class NoteWriter:
     ) -> Iterator[Element]:
         """Yield the elements of a value: one for a rest, or one for each note of a chord."""
         chord = value.chord
+        # Without ties, only the first value of a chord is written as notes.
         if chord is not None and not self.stems and value.begin > chord.onset:
             chord = None
         hidden = chord is None and (hide_rest or not self.stems)

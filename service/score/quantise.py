@@ -15,7 +15,8 @@ GRIDS = {  # by subdivision: number of parts of a beat, and the cost in nats of 
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
 FREE_GRIDS = {8: 0.0}
-_FINEST, _MIN_SHARE = (8, 12), 0.25  # finest grids, and minimum share of beats that need them
+# The finest grids are used only if at least this share of the beats needs them.
+_FINEST, _MIN_SHARE = (8, 12), 0.25
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error, in sigmas
 _SWITCH = 0.5  # cost of a change between two and three parts
 _MERGED = 1.0  # cost of two chords at one position of the grid
@@ -44,7 +45,7 @@ def quantise_notes(
     follows at once. A grace note has no duration in the score.
 
     Args:
-        steady: False for free rhythm, in which every beat has a grid of eighths.
+        steady: False for free rhythm, in which the grid divides every beat into eight parts.
     """
     if not len(onset_s):
         return []
@@ -103,7 +104,7 @@ def _most_likely(
     """Return the number of parts of each beat. A change between two and three parts has a cost.
 
     Args:
-        places: positions of the chords in each beat, from 0 to 1.
+        places: positions of the chords in each beat, from -_EARLY to 1 - _EARLY.
         sigma: standard deviation of onsets in each beat, in beats.
     """
     coarsest = min(grids, key=lambda n: grids[n])

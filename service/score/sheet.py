@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
+from math import floor
 from typing import Any
 from warnings import catch_warnings, simplefilter
 from xml.etree.ElementTree import Element
@@ -40,27 +41,26 @@ def load(name: str) -> Any:
 
 
 def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
-    """Return the first beat and the number of beats of each bar that the notes need. In free rhythm
-    no bar is needed after the last onset."""
+    """Return the first beat and the number of beats of each bar that the notes need. A note needs
+    the beat in which it starts and, with a steady beat, all further beats except for its tail."""
     notes = [note for part in parts.values() for note in part.notes]
     begin = min((note.onset for note in notes), default=Fraction(0))
-    ends = (
-        note.onset + max(note.length - _TAIL if steady else 0, min(note.length, _TAIL))
-        for note in notes
-    )
-    end = max(ends, default=Fraction(1))
-    return beats.bars(begin, end)
+    ends = [Fraction(floor(note.onset) + 1) for note in notes]
+    if steady:
+        ends += [note.onset + note.length - _TAIL for note in notes]
+    return beats.bars(begin, max(ends, default=Fraction(1)))
 
 
 def silent_barlines(parts: Parts, bars: Bars) -> set[int]:
     """Return the indices of the bars that end in a barline in free rhythm. In each silence of at
-    least ``MIN_SILENCE`` beats, this is the last bar that ends during the silence."""
+    least ``MIN_SILENCE`` beats, this is the last bar that ends during the silence, if any."""
     notes = sorted((n.onset, n.onset + n.length) for part in parts.values() for n in part.notes)
     ends = [start + count for start, count in bars]
     barlines, last_end = set(), notes[0][1] if notes else 0
     for onset, end in notes:
-        if onset - last_end >= MIN_SILENCE:
-            barlines.add(bisect_right(ends, onset) - 1)
+        bar = bisect_right(ends, onset) - 1  # the last bar that ends before the onset
+        if bar >= 0 and ends[bar] >= last_end and onset - last_end >= MIN_SILENCE:
+            barlines.add(bar)
         last_end = max(last_end, end)
     return barlines
 
@@ -101,9 +101,12 @@ class Sheet:
         keys = dict(self._grid.keys)
         for bar, (start, count) in enumerate(bars):
             is_empty = all(writer.is_empty(bar) for writer in self._writers.values())
-            if not is_empty or count != bars[first][1] or start in keys:
-                first = bar + (not is_empty)
-            elif bar - first + 1 >= MIN_LONG_REST:
+            if not is_empty:
+                first = bar + 1  # the next rest starts in a later bar
+                continue
+            if count != bars[first][1] or start in keys:
+                first = bar  # a new metre or key starts another rest
+            if bar - first + 1 >= MIN_LONG_REST:
                 rests[first] = bar - first + 1
         return rests
 

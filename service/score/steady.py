@@ -26,7 +26,9 @@ _TAPPED_BPM = 118.0  # usual tapped tempo: about the geometric mean of its range
 _CHORDS = 1.85  # usual number of chords in a beat: sparser music has slower beats
 _MAX_GAP_S = 4.0
 _MULTIPLES = {2: (1, 2, 4, 8), 3: (3, 6)}  # possible numbers of shortest notes in a beat
-_TRIPLE = 0.05  # in triple time, minimum excess of the line at a third of the rate over half of it
+# For beats of three parts: minimum excess of the line at a third of the rate over the line at half
+# of the rate.
+_TRIPLE = 0.05
 _SWUNG = 0.35  # minimum share of second thirds in the notes off the beat; a smaller share is swing
 _USUAL = 2.0  # log likelihood that a bar has four beats, in addition to the metre's prior
 _STARTS = 4.5  # log likelihood that the first chord starts a bar
@@ -111,6 +113,7 @@ def _notes_of_beat(time_s: F64, rate_hz: float, hints: BeatHints) -> tuple[int, 
     count = min(_MULTIPLES[parts], key=lambda n: abs(np.log(60 * rate_hz / n) - tapped))
     if parts == 2 or hints.subdivision:
         return count, parts
+    # In swing, notes off the beat are at its last third. Beats of swung eighths have two parts.
     phase = np.angle(_resultant(time_s, rate_hz / 3)) / (2 * np.pi)
     third = np.round(3 * (time_s * rate_hz / 3 - phase)).astype(int) % 3
     second, last = (np.count_nonzero(third == n) for n in (1, 2))

@@ -19,7 +19,8 @@ Sounding = tuple[float, float]  # end and pitch of a note, or of the last chord 
 _PATHS = 16  # maximum number of paths in the beam search
 _MIN_CUT, _MAX_CUT = 0.35, 2.0  # in beats: minimum overlap that is not legato; maximum that counts
 _CROSSED, _LEAP = 1.0, 0.03  # cost if the voices cross; cost per semitone of a leap
-# Minimum number of beats that two voices preserve in a bar, and next to a bar with two voices.
+# Minimum number of beats that two voices must preserve in a bar for it to have two voices: in
+# general, and next to a bar with two voices.
 _TWO, _STILL_TWO = 0.75, 0.3
 _CUT_ANYWAY = 0.5  # maximum number of beats that two voices still cut off, per preserved beat
 
@@ -88,7 +89,8 @@ def voices(notes: Sequence[QuantisedNote], bars: Bars, one_line: bool = False) -
     voice if its notes overlap more than two voices can show, for example while a pedal is held.
 
     Args:
-        one_line: True to write all notes in one voice, for instruments other than keyboards.
+        one_line: True to write all notes in one voice, for instruments other than keyboards and in
+            free rhythm.
     """
     rows = rows_of(note for note in notes if not note.grace)
     divisions = [None] * len(rows) if one_line or not rows else _two_voices(rows, bars)
@@ -151,14 +153,14 @@ def _options(
         for voice, own in enumerate((notes[:split], notes[split:])):
             end, pitch = state[voice]
             if own:
-                outer = own[-voice][1]  # the lowest or the highest pitch
-                last_end = max(own)[0]
+                ends, pitches = zip(*own, strict=True)
+                outer = pitches[-1] if voice else pitches[0]  # the highest or the lowest
                 price += _cut(end - onset) + _LEAP * abs(outer - pitch)
-                price += _cut(last_end - min(own)[0])
-                after[voice] = last_end, outer
-            elif end > onset:
-                other = notes[-1][1] - pitch if voice else pitch - notes[0][1]
-                price += _CROSSED * (other > 0)
+                price += _cut(max(ends) - min(ends))
+                after[voice] = max(ends), outer
+            elif end > onset:  # the voice still sounds, and the other voice has all notes
+                crosses = notes[-1][1] > pitch if voice else notes[0][1] < pitch
+                price += _CROSSED * crosses
         yield price, tuple(after), split
 
 

@@ -10,7 +10,7 @@ session, which restores the state of the old session, bit for bit:
                               | run the front-end  | events
                                   | tracker's history |
 
-The server stores nothing, so a client may resume late and at another replica. The `checkpoint`
+The server stores nothing, so a client may resume late, and on another replica. The `checkpoint`
 message contains the point as a `Checkpoint`. Clients use some of its fields, and preserve all
 others, including fields that a newer server adds. The server validates all fields that it uses.
 """
@@ -41,7 +41,7 @@ class Replay:
         first_detected_block: first block for the event detector. Earlier blocks only restore the
             state of the network.
         from_sample: first sample, at the input rate.
-        tuning_sample: sample, at the model's rate, from which on the tuning is needed.
+        tuning_sample: sample, at the model's rate, from which the tuning is needed.
     """
 
     first_sample: int
@@ -94,7 +94,7 @@ class Replay:
 
 
 def checkpoint_of(session_id: str, point: ResumePoint) -> Checkpoint:
-    """Return the message for a point. State that is still empty is omitted."""
+    """Return the message for a point. An empty belief, dynamics or tuning is omitted."""
     state = {field.name: getattr(point, field.name) for field in fields(point)}
     state["belief"] = point.belief if point.belief.weights else None
     state["dynamics"] = point.dynamics if point.dynamics.notes else None

@@ -152,3 +152,11 @@ def test_chords_are_placed_above_a_part_in_concert_pitch() -> None:
     notes = [*as_notes(chord, "clarinet"), *as_notes(chord, "violin")]
     root = ElementTree.fromstring(ScoreDocument(notes, BeatHints(bpm=120)).musicxml)
     assert [len(part.findall("measure/harmony")) for part in root.iterfind("part")] == [0, 1]
+
+
+def test_chord_without_a_bass_has_no_slash() -> None:
+    notes = bars("53 57 60")  # F major, too short and off the beat
+    notes[:, 0] += 0.2
+    notes[:, 1] = notes[:, 0] + 0.04
+    (chord,) = find_chords(notes, BEATS, -1, minor=False, wanted=True)
+    assert chord.name == "F"

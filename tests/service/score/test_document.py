@@ -1,6 +1,7 @@
 """Tests of complete scores, opened with music21."""
 
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from service.score import sheet
-from service.score.beats import BeatHints
+from service.score.beats import BeatHints, Beats
 from service.score.document import ScoreDocument
+from service.score.part import Part
+from service.score.quantise import QuantisedNote
 from service.score.staves import OPEN
 from tests.service.score.music import as_notes, free_rhythm, tune
 
@@ -69,6 +72,20 @@ def test_short_end_after_a_barline_adds_no_bar() -> None:
     rows[-1, 1] += 0.2
     score = ScoreDocument(as_notes(rows), BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=0))
     assert len(score.bars_s) == 2
+
+
+def test_short_note_before_a_barline_adds_no_bar() -> None:
+    part = Part([QuantisedNote(60, Fraction(15, 4), Fraction(1, 2))], [80])
+    beats = Beats(np.arange(9.0), np.arange(9) % 4, 4, 2, 1.0)
+    for steady in (True, False):
+        assert sheet.bars_of({None: part}, beats, steady) == [(Fraction(3), 1)]
+
+
+def test_barlines_of_long_bars_in_free_rhythm_are_in_silences() -> None:
+    bars = [(Fraction(start), 12) for start in (0, 12, 24)]
+    for onsets, expected in (((0, 8), set()), ((11, 20), set()), ((5, 14), {0})):
+        notes = [QuantisedNote(60, Fraction(onset), Fraction(2)) for onset in onsets]
+        assert sheet.silent_barlines({None: Part(notes, [80, 80])}, bars) == expected
 
 
 def test_instruments_with_few_notes_have_no_part() -> None:

@@ -54,6 +54,11 @@ def test_key_changes_after_a_rest() -> None:
     assert signatures(notes, Key(0, minor=False)) == [(0, 0), (20, -3)]
 
 
+def test_empty_bars_do_not_count_for_the_section_after_them() -> None:
+    notes = section(0, 16, 0) + section(18, 7, 3) + section(25, 16, 0)
+    assert signatures(notes, Key(0, minor=False)) == [(0, 0)]
+
+
 def test_signatures_are_engraved() -> None:
     notes = section(0, 16, 0) + section(16, 16, 3)
     rows = [(n.onset / 2, (n.onset + n.length) / 2 - 0.02, n.pitch, 70) for n in notes]

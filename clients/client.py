@@ -20,7 +20,8 @@ from service.protocol.server_messages import Done, Ready
 
 SEND_AHEAD_S = 2.0  # ``send`` waits while more audio than this is unsent
 # Maximum duration of the buffered audio. The buffer includes the audio that a resumed session needs
-# again (``ready.replay_ms``). ``put`` drops older audio, and the client then emits a ``Gap``.
+# again (``ready.replay_ms``). ``put`` drops older audio. If it was not transcribed, the client
+# emits a ``Gap`` when the next session starts.
 MAX_BUFFERED_S = 60.0
 # Error codes of a service that cannot resume the session, for example after a change of its model.
 NOT_RESUMABLE = ("bad_resume", "unknown_model")
@@ -42,8 +43,9 @@ class TranscriptionClient:
         options: audio format and transcription options. The client requests corrected instruments
             and pedal events unless the caller sets ``updates`` to False.
         give_up_s: time without a connection after which the client stops retrying. With None, the
-            client retries until the audio ends.
-        stall_timeout_s: maximum time to wait for a message that the server must send.
+            client retries until an attempt after the end of the audio cannot connect.
+        stall_timeout_s: time without a message after which the connection counts as lost, if the
+            server must send one. Detection takes at most twice as long.
     """
 
     def __init__(
@@ -191,7 +193,8 @@ class TranscriptionClient:
         """Run sessions until one is complete. Return its ``done`` with the totals and notes of all
         sessions. Raises TranscriptionError if the client stops retrying."""
         performance = self.performance
-        attempts = without_progress = 0
+        attempts = 0  # since the last progress; determines the delay before the next attempt
+        without_progress = 0  # number of sessions since the last progress; limited
         lost_at: float | None = None
         try:
             while True:

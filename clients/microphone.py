@@ -174,7 +174,7 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
     if client.performance.lost_samples or microphone.overflows:
         lost_s = client.performance.lost_samples / microphone.sample_rate
-        lost = f"{lost_s:.1f} s while disconnected, {microphone.overflows} device overflows"
+        lost = f"{lost_s:.1f} s not transcribed, {microphone.overflows} device overflows"
         print(f"lost audio: {lost}", file=sys.stderr)
     if microphone.stopped:
         print(f"{microphone.name} stopped: unplugged, or used by another program", file=sys.stderr)

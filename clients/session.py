@@ -110,7 +110,7 @@ class Session:
         try:
             await asyncio.wait([receiving, sending], return_when=asyncio.FIRST_COMPLETED)
             if not receiving.done():
-                sending.result()
+                sending.result()  # raises the error of `_send`, such as dropped audio
             return await receiving
         finally:
             receiving.cancel()

@@ -52,10 +52,10 @@ class RSEConfig:
     """A Residual Shuffle-Exchange network (paper, section "Residual Shuffle-Exchange Network")."""
 
     maps: Count = 192  # m, number of features per position
-    blocks: Count = 2  # number of Beneš blocks, which one more switch layer follows
+    blocks: Count = 2  # number of Beneš blocks; one more switch layer follows the last
     norm: Literal["feature", "sequence", "none"] = "feature"
-    """Normalisation in each switch unit: over features (paper's LayerNorm), over the sequence
-    (released code), or none (an ablation)."""
+    """Normalisation in each switch unit and after each strided convolution: over features (paper's
+    LayerNorm), over the sequence (released code), or none (an ablation)."""
     activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
     """The paper's GELU, the released code's x sigma(1.702 x), or ReLU (an ablation)."""
     hidden_factor: Count = 2
@@ -67,14 +67,16 @@ class RSEConfig:
     shuffle: Literal["released", "paper"] = "released"
     """Order of the shuffles, as in the released code or in the paper's text (``model.switch``)."""
     init: Literal["released", "paper"] = "released"
-    """Initialisation of W. "released": Glorot, which gives the update c an amplitude of 0.75.
-    "paper": c has an amplitude of 1, so that units preserve an input amplitude of 0.25
-    (:func:`model.switch.keep_amplitude`)."""
+    """Initialisation of W, and of the linear map of the strided front-end. "released": Glorot,
+    which gives the update c an amplitude of 0.75. "paper": c has an amplitude of 1, so that units
+    preserve an input amplitude of 0.25 (:func:`model.switch.keep_amplitude`)."""
     dropout: Fraction = 0.1
-    """Dropout rate after every switch layer, before its division by log2 of the sequence length."""
+    """Dropout rate. After every switch layer, this rate divided by log2 of the sequence length is
+    used."""
     unit: Literal["residual", "gated"] = "residual"
-    """The paper's unit, or the gated unit of the original Shuffle-Exchange network. With gated
-    units, only maps, blocks, shuffle and dropout have an effect."""
+    """The paper's unit, or the gated unit of the original Shuffle-Exchange network. Gated units use
+    only maps, blocks, shuffle and dropout. The strided front-end still uses norm, activation and
+    init."""
     residual_scale: Literal["learned", "one", "none"] = "learned"
     """"learned": sigma(S). Ablations in the paper: o = i + h c ("one") and o = c ("none")."""
 
@@ -117,7 +119,9 @@ class FilterbankConfig:
     bins_per_semitone: ClassVar = 3  # number of filters per pitch, evenly spaced
     kernel_lengths: ClassVar = (1024, 2048, 4096)
     """Lengths in samples. Each filter uses the shortest kernel that contains its window."""
-    quality: ClassVar = 40.0  # number of periods in a filter's window, if the kernel is long enough
+    quality: ClassVar = 40.0
+    """Number of periods in a filter's window. The window is at least half as long as the shortest
+    kernel, and at most as long as the longest."""
     floor_db: ClassVar = -90.0
     """Level of silence: a power, relative to a full-scale sine, added before the logarithm."""
     harmonics: ClassVar = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
@@ -178,15 +182,15 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Minimum look-ahead: hops from the newest frame that a window predicts to its last
-        sample."""
+        """Minimum look-ahead in hops: from the newest frame of a full window to its last sample. A
+        smaller ``StridedConfig.window`` is not taken into account."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 
     @property
     def preroll_hops(self) -> int:
-        """Number of hops after which a front-end that starts in mid-stream returns the same bits as
-        one that started with the stream, having replaced all columns and cached results."""
+        """Number of hops after which a front-end that starts mid-stream has replaced all columns
+        and cached results, so that it returns the same bits as one that started with the stream."""
         front_end = self.front_end
         if not isinstance(front_end, FilterbankConfig):
             return WINDOW // HOP
@@ -208,11 +212,13 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":  # older cards also contain the constants
-            constants = vars(FilterbankConfig) | {"history": True}
+        if kind == "filterbank":
+            # Older cards also contain the constants, and ``history``, a removed option of which
+            # only True is supported. Drop these fields if they have the only supported value.
+            supported = vars(FilterbankConfig) | {"history": True}
             fields = {item.name for item in dataclasses.fields(FilterbankConfig)}
             values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
-            front = {k: v for k, v in values.items() if k in fields or constants.get(k) != v}
+            front = {k: v for k, v in values.items() if k in fields or supported.get(k) != v}
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 

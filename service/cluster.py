@@ -16,8 +16,8 @@ from service.ops import logs
 from service.settings import Settings
 from service.state import ServiceState
 
-# Maximum number of concurrent requests of a replica. The service's own limits are lower, because
-# its rejections state a reason.
+# Maximum number of concurrent requests of a replica. Higher than the service's own default limits,
+# so that the service rejects the excess requests itself and states a reason.
 MAX_REQUESTS = 1024
 
 _states: list[ServiceState] = []  # state of this replica's application, once it is built

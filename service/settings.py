@@ -26,7 +26,7 @@ def _host(name: str) -> str:
     with suppress(ValueError):
         return str(ipaddress.ip_address(name.strip("[]")))
     if _HOST.fullmatch(name) is None:
-        raise ValueError(f"expected a name without scheme and port, or *.NAME, got {name!r}")
+        raise ValueError(f"expected a name without a scheme or port, or *.NAME, got {name!r}")
     return name
 
 
@@ -103,8 +103,8 @@ class Settings(BaseSettings):
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Return the variables `RSE_...` that are not settings. They are not errors, because Kubernetes
-    sets variables that are named after its Services."""
+    """Return the variables `RSE_...` that neither the service nor its clients read. They are not
+    errors, because Kubernetes sets variables that are named after its Services."""
     expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
     names = (name for name in environment if name.upper().startswith("RSE_"))
     return sorted(name for name in names if name.upper() not in expected)

@@ -41,7 +41,8 @@ class ServiceState:
     """State of one application. Used only from its event loop."""
 
     def __init__(self, settings: Settings, pool: WorkerPool, metrics: Metrics) -> None:
-        """Raises `service.access.keys.KeysError` if the API keys or the secret cannot be read."""
+        """Raises `service.access.keys.KeysError` if the API keys or the secret are invalid or
+        unreadable."""
         self.settings = settings
         self.pool = pool
         self.metrics = metrics
@@ -62,11 +63,12 @@ class ServiceState:
         self.loaded = False  # True once the pool's workers have loaded the model
         self.load_error: str | None = None
         watch, sessions, uploads = metrics.watch, self.sessions, self.uploads
-        watch("sessions", "Live sessions open", lambda: sessions.count)
+        sessions_help = "Live sessions admitted, including those that have not started"
+        watch("sessions", sessions_help, lambda: sessions.count)
         limit_help = "Maximum number of live sessions with default options"
         watch("sessions_limit", limit_help, lambda: sessions.limit)
         watch("sessions_load", "Share of the admissible load in use", lambda: sessions.load)
-        watch("uploads", "Recordings being transcribed", lambda: uploads.count)
+        watch("uploads", "Uploads in progress", lambda: uploads.count)
 
     @property
     def running(self) -> bool:

@@ -3,11 +3,13 @@
 Layer i of the first half of a Beneš block pairs positions whose addresses differ in bit i. The
 lowest bits of an address are the octave. The higher bits are the patch, a pair of adjacent columns.
 
-If the window moves by s patches, so does every position. A layer's pairs span p patches. If s is a
-multiple of p, two positions that were a pair are still a pair, and the layer's output for them
-stays the same unless it depends on a changed column. Each layer therefore reuses outputs of the
-latest window that is a multiple of p patches older. Example: 8 octaves and 32 patches. The window
-moves by one patch, and five columns before the new ones change too (``#`` computed, ``.`` reused)::
+If the window moves by s patches, so does every position. Pairs of patches that are d apart lie in
+aligned groups of p = 2 d patches, the *span* of the layer. If s is a multiple of p, two positions
+that were a pair are still a pair, and the layer's output for them stays the same unless it depends
+on a changed column. Each layer therefore reuses outputs of the latest window that is a multiple of
+p patches older. Example: 8 octaves and 32 patches. The window moves by one patch, two columns. The
+seven columns before them change too: two whose kernels now lie inside the window, and five because
+of the convolutions (``#`` computed, ``.`` reused)::
 
                                       window        outputs by patch, oldest first
     bit 0, 1, 2  octaves of a patch   previous      ...........................#####
@@ -60,6 +62,8 @@ class FirstHalf:
         self._positions = patches.positions
         self._reach = reach
         layers = patches.positions.bit_length() - 2  # positions are a power of two
+        # Order of the positions in the outputs of the embedding, then of each layer. ``argsort`` of
+        # an order returns the index of each position.
         orders = [_pair_order(patches.positions, bit) for bit in range(-1, layers)]
         # By layer and first patch: indexes of the pairs among the layer's inputs.
         self._gathers = [
@@ -68,9 +72,9 @@ class FirstHalf:
         ]
         # Number of patches that pairs span: 1 for the input, then for each layer except the last.
         self._spans = [1, *(max(1, (2 << bit) // self._octaves) for bit in range(layers - 1))]
-        self._output_order = orders[-1].argsort()[
-            torch.arange(patches.positions).view(2, -1).t().flatten()
-        ]
+        # Together, the shuffles of a half block move the highest bit of an address to the lowest.
+        shuffled = torch.arange(patches.positions).view(2, -1).t().flatten()
+        self._output_order = orders[-1].argsort()[shuffled]
 
     def open(self) -> list[LayerCache]:
         """Return the state of a new stream."""
@@ -99,7 +103,7 @@ class FirstHalf:
         for layer, (span, cache) in enumerate(zip(self._spans, caches, strict=True)):
             remainder = hops[0] % (span * self._frames)
             cached_hop, before = cache.get(remainder, (None, None))
-            first = moved = 0  # first changed patch, and number of positions by which outputs move
+            first = moved = 0  # first changed patch; number of positions by which the window moved
             if cached_hop is not None and self._reusable(span, age := hops[0] - cached_hop):
                 first, moved = self._first(span, age), age // self._frames * self._octaves
             if layer:
@@ -133,7 +137,8 @@ def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> 
     Args:
         before: the window before the first, (rows, ...). None if ``new`` has all rows.
         new: the last rows of each window, (windows, new rows, ...). The other rows come from the
-            previous window.
+            previous window. If there are several windows, there must be at most ``moved`` of these
+            rows, so that they are among the new rows of the previous window.
     """
     reused = rows - new.shape[1]
     if not reused:

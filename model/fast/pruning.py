@@ -22,10 +22,10 @@ class Layer:
     block: int | None  # number of its Beneš block; None for the last layer
     reverse: bool  # True in the second half of the block
     shuffle: Direction
-    """Permutation of the outputs, if every unit of this layer and the next is computed."""
+    """Permutation of the outputs if ``gather`` is None."""
     gather: list[int] | None
     """For each input of the next layer, in order, its index among the outputs of the computed
-    units, which are sorted by address. None if every unit is computed."""
+    units, which are sorted by address. None if every output of this layer is used."""
 
 
 def layers(bits: int, blocks: int) -> list[tuple[int | None, bool, Direction]]:

@@ -84,6 +84,6 @@ def message_payload(message: Message) -> bytes | str:
     if size > MAX_MESSAGE_BYTES:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_BIG,
-            f"message too big: {size} bytes, at most {MAX_MESSAGE_BYTES} are accepted",
+            f"message too big: {size} bytes; at most {MAX_MESSAGE_BYTES} are accepted",
         )
     return payload

@@ -20,17 +20,18 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         count = partial(Counter, namespace="rse", registry=self.registry)
         spread = partial(Histogram, namespace="rse", registry=self.registry)
-        self.opened = count("sessions_opened", "Live sessions admitted")
+        self.opened = count("sessions_opened", "Live sessions opened")
         self.closed = count("sessions_closed", "Live sessions ended, by reason", ["reason"])
         self.refused = count("refused", "Requests and sessions rejected, by code", ["code"])
-        self.uploads_ended = count("uploads_ended", "Recordings ended, by outcome", ["outcome"])
-        self.audio_s = count("audio_seconds", "Audio received, by way", ["way"])
+        self.uploads_ended = count("uploads_ended", "Uploads ended, by outcome", ["outcome"])
+        audio_help = "Audio received live, or transcribed from files, by way (live or file)"
+        self.audio_s = count("audio_seconds", audio_help, ["way"])
         self.notes = count("notes", "Notes sent in live sessions")
         self.worker_restarts = count("worker_restarts", "Workers that exited and were replaced")
         self.batch_failures = count("batch_failures", "Batches in which the model failed", ["way"])
         self.event_lateness_s = spread(
             "event_lateness_seconds",
-            "Time by which an event was sent later than its guaranteed delay",
+            "Time by which an event exceeded its guaranteed delay",
             buckets=LATENESS_BUCKETS_S,
         )
         self.behind_s = spread(

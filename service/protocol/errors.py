@@ -25,7 +25,8 @@ class ErrorCode(StrEnum):
     """Reason why a session or request was rejected or ended.
 
     Attributes:
-        close_code: close code of the websocket; 0 if the error occurs over HTTP only.
+        close_code: close code of the websocket; 0 if the error cannot concern a websocket. A
+            handshake that is rejected with FORBIDDEN always gets an HTTP response.
         status: HTTP status; 0 if the error occurs on a websocket only.
         retryable: True if the client may send the same audio again later.
     """
@@ -57,15 +58,16 @@ class ErrorCode(StrEnum):
     # limits of time and capacity
     IDLE_TIMEOUT = "idle_timeout", CloseCode.TIMEOUT, 408, True
     SESSION_TOO_LONG = "session_too_long", CloseCode.TIMEOUT, 0, True
-    REPLACED = "replaced", CloseCode.REPLACED
     SLOW_READER = "slow_reader", CloseCode.TIMEOUT, 0, True
     TOO_MANY_SESSIONS = "too_many_sessions", CloseCode.BUSY, 503, True
+    CLIENT_LIMIT = "client_limit", CloseCode.BUSY, 429, True
+    TOO_SLOW = "too_slow", CloseCode.BUSY
     # access
     UNAUTHORIZED = "unauthorized", CloseCode.UNAUTHORIZED, 401
     HOST_NOT_ALLOWED = "host_not_allowed", CloseCode.FORBIDDEN, 421
     ORIGIN_NOT_ALLOWED = "origin_not_allowed", CloseCode.FORBIDDEN, 403
-    CLIENT_LIMIT = "client_limit", CloseCode.BUSY, 429, True
-    TOO_SLOW = "too_slow", CloseCode.BUSY
+    # state of the session
+    REPLACED = "replaced", CloseCode.REPLACED
     # state of the server
     NOT_READY = "not_ready", CloseCode.BUSY, 503, True
     DRAINING = "draining", CloseCode.GOING_AWAY, 503, True

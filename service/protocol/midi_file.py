@@ -22,6 +22,7 @@ CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is for p
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the maximum tempo between 0 s and the first beat
+MAX_ERROR_US = 2  # maximum uncorrected error of the tempo of a beat, per quarter note
 
 # MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
 # have different member channels of a zone. A message on the master channel applies to all of them.
@@ -102,21 +103,23 @@ class TempoMap:
         self.ticks_per_beat, self._key, self._chords = ticks_per_beat, tempo.key, tempo.chords
         quarters, first_s = tempo.quarters, tempo.beats_s[0]
         period_s = tempo.beats_s[1] - first_s
-        extra_beats = max(0, math.ceil(first_s / period_s) - 1)  # beats between 0 s and first_s
+        # Beats after 0 s and before the first beat, the beats, and one more with the last period.
+        extra_beats = max(0, math.ceil(first_s / period_s) - 1)
         beats_s = [first_s - period_s * back for back in range(extra_beats, 0, -1)]
         beats_s += [*tempo.beats_s, 2 * tempo.beats_s[-1] - tempo.beats_s[-2]]
         if 0 < beats_s[0] < 60 / FASTEST_BPM * quarters:
             del beats_s[0]
         if beats_s[0] > 0:
             beats_s.insert(0, 0.0)
-        first_beat = len(beats_s) - 1 - len(tempo.beats_s)  # index of the first beat of the tempo
+        first_beat = len(beats_s) - 1 - len(tempo.beats_s)  # index of tempo.beats_s[0] in beats_s
         self._ticks = round(ticks_per_beat * quarters)  # ticks of one beat
-        # Times of the beats in the file. A beat corrects the rounding error of the beat before it.
+        # Times of the beats in the file. Rounding errors are corrected once they change the tempo
+        # of a beat by more than MAX_ERROR_US.
         self._grid_us = [0.0]
         self.changes: list[tuple[int, int]] = []
         for index, end_s in enumerate(beats_s[1:]):
             quarter_us = round((1e6 * end_s - self._grid_us[-1]) / quarters)
-            if not self.changes or abs(quarter_us - self.changes[-1][1]) > 2:
+            if not self.changes or abs(quarter_us - self.changes[-1][1]) > MAX_ERROR_US:
                 self.changes.append((self._ticks * index, quarter_us))
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * quarters)
         self.signatures: list[tuple[int, int, int]] = []

@@ -114,7 +114,8 @@ class Progress(_ServerMessage):
 
 
 class Frames(_ServerMessage):
-    """Frame probabilities, if the client requested them: bytes [count, pitches]; 255 means 1."""
+    """Frame probabilities, if the client requested them. ``probabilities_base64`` has one byte per
+    frame and pitch, frame by frame; 255 means 1."""
 
     type: Literal["frames"] = "frames"
     frame: int
@@ -166,7 +167,8 @@ class Done(_ServerMessage):
 
     @property
     def midi(self) -> bytes:
-        """A Standard MIDI File of the notes that ended in this session."""
+        """A Standard MIDI File: the notes that ended in this session or, in the client's merged
+        ``done``, in the performance."""
         return base64.b64decode(self.midi_base64)
 
 

@@ -21,16 +21,18 @@ from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 TRACKED = ("frame", "onset", "velocity", "offset", "pedal", PIANO)  # rows that trackers use
 CHORDAL = ("piano", "electric piano", "harpsichord", "organ", "mallets")
-"""Instruments that rarely play monophonic music. If a stream has no others, all of its music is
-decoded as polyphonic, which has a shorter delay."""
+"""Instruments that rarely play monophonic music. If a stream can have only these instruments, its
+music is always decoded as polyphonic, which has a shorter delay."""
 # The onset probability of a network without an onset head is the rise of its frame probability over
 # this number of frames.
 RISE = 3
-PEDAL_FRAMES = 8  # 93 ms, averaged because the pedal's probability flickers while it is half down
+# Number of frames (93 ms) over which the pedal's probability is averaged, because the probability
+# flickers while the pedal is half down.
+PEDAL_FRAMES = 8
 
 
 class EventDetector:
-    """Detects the events of one stream, which do not depend on the sizes of blocks."""
+    """Detects the events of one stream. The events do not depend on the sizes of the blocks."""
 
     def __init__(
         self,
@@ -177,11 +179,11 @@ class EventDetector:
         return PedalEvent(self._pressed, frame, round(frame * self._frame_seconds, 6))
 
     def finish(self, end_frame: int) -> list[Event]:
-        """End the stream before ``end_frame`` (``Tracker.finish``)."""
+        """Return the last events of a stream that ends before ``end_frame``."""
         return self._last(end_frame, self._tracker.finish(end_frame))
 
     def close(self) -> list[Event]:
-        """End all notes at the last decided frame."""
+        """End all notes at the last decided frame, and release the pedal."""
         frame = self._tracker.decided_frames
         return self._last(frame, self._tracker.end_all(frame))
 

@@ -11,7 +11,7 @@ probabilities of c at the frames around the onset. The frames nearest to the ons
 belief has a weight w_c for each class: the number of recent notes of c. With K classes::
 
     prior       b_c = (w_c + prior_notes / K) / (sum of w + prior_notes)
-    posterior   q_c = exp(e_c + trust log b_c) / (the same, summed over all classes)
+    posterior   q_c = exp(e_c + trust log b_c) / (sum of these terms over all classes)
     class       argmax of q, with the probability max q
     update      w_c <- kept w_c + q_c, rounded
 

@@ -1,12 +1,12 @@
 """Settles the instrument labels of a complete recording: one performer has one instrument.
 
 Labels of single notes are uncertain, so the notes of a soloist may have several labels. The
-instrument with the most notes certainly plays. Another instrument plays too if it has MIN_SHARE of
-the notes, and others sound together with it for MIN_OVERLAP of its time. Notes of all other
-instruments are reassigned:
+instrument with the most notes certainly plays. Another instrument plays too if it has at least
+MIN_SHARE of the notes, and others sound together with it for at least MIN_OVERLAP of its time.
+Notes of all other instruments are reassigned, unless their instrument leads their section:
 
 * If their instrument sounds together with others for less than MIN_OVERLAP of its time, they get
-  the leading instrument of their section. Silences of PAUSE_S separate sections, so that a
+  the leading instrument of their section. Silences of PAUSE_S or more separate sections, so that a
   recording may have several soloists in turn. An instrument leads a section if it has at least
   CLEAR_NOTES notes and CLEAR_SHARE of the section's notes. If none does, the instrument with the
   most notes in the recording leads.

@@ -4,13 +4,14 @@ A singer glides, wavers and is rarely exactly on a semitone. The notes of a song
 of a pitch curve, and are rounded to semitones at the end. In frame f, let m be the likeliest pitch,
 corrected by the row CENTS. Let y be the frame probability of m plus half of the probabilities of
 its two neighbours, and o the largest onset probability of these three pitches. In the terms of
-``service.notes.monophonic``, the gain of a note of pitch mu, and the cost of its start, are
+``service.notes.monophonic``, and with the log-odds L(p) = log(p / (1 - p)), the gain of a note of
+pitch mu and the cost of its start are
 
-    g[f, mu] = log-odds of y + 1 - y min(|m - mu|, 2 semitones)
-    c[f]     = 7 - max(0, log-odds of o + 3), at least 1
+    g[f, mu] = L(y) + 1 - y min(|m - mu|, 2 semitones)
+    c[f]     = max(1, 7 - max(0, L(o) + 3))
 
 The pitch mu of a sounding note is not fixed. The note continues with the mu that best suits both
-its past and its future. Let P[f, mu] be the sum of -y min(|m - mu|, 2) over the note's frames
+its past and its future. Let P[f, mu] be the sum of -y min(|m - mu|, 2) over the note's last frames
 before f, at most PAST_FRAMES. The gain of the note is then
 
     max over mu of (P[f, mu] + V[f, mu]) - max over mu of P[f, mu]
@@ -109,7 +110,7 @@ class SungLine:
         return Gains(start_gain, pitch, float(silent[i]), held)
 
     def _best_paths(self, first: int) -> _Paths:
-        """Return the best paths of the block. first: first column from which P is needed."""
+        """Return the best paths of the block. first: first column at which P is needed."""
         pitch, weight, gain, cost = self._curve[:, first:]
         states = np.unique(pitch[weight > 0])  # the gains have their maximum at one of the pitches
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]

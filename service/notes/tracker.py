@@ -2,8 +2,8 @@
 
 **Polyphonic music**: with n the newest frame and r = ONSET_RADIUS, a pitch
 
-* starts at frame n - r if its onset probability peaks there above the threshold, and its frame
-  probability exceeds its own threshold in one of the frames n - r to n;
+* starts at frame n - r if its onset probability has a peak there that reaches the onset threshold,
+  and its frame probability reaches ``frame_on_threshold`` in one of the frames n - r to n;
 * starts again at such a peak if it already sounds. The old note ends where the evidence that it
   sounds was greatest (``service.notes.base_tracker``), or where the new note starts if that is
   earlier;
@@ -18,9 +18,9 @@ frame if all are below MIN_ONSET. A sounding pitch starts again at onset peaks t
 ``again_threshold``. When the music becomes polyphonic, the undecided frames are decoded as
 polyphonic. When it becomes monophonic again, the path continues from the last decided frame.
 
-Events are returned in the order in which they are decided. A note_off may therefore have an earlier
-time than a note_on of another pitch before it. Events of one pitch are in time order. Live events
-cannot be retracted, so a note that turns out to be short gets the minimum length.
+Events are returned in the order in which they are decided. A note_off may therefore follow the
+note_on of another pitch that has a later time. Events of one pitch are in time order. Live events cannot be
+retracted, so a note that turns out to be short gets the minimum length.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Sheet music: beats, bars and key of a performance, quantised notes, and scores.
 
-Pure functions of notes. The libraries that engrave scores are imported on first use.
+The libraries that engrave scores are imported on first use.
 """
 
 SCORES = (".musicxml", ".mxl", ".xml", ".pdf")  # suffixes of score files

@@ -62,7 +62,8 @@ _USUAL_S, _WIDTH, _PRIOR = 0.75, 0.5, 2.5  # log-normal prior of beat lengths; w
 _NEVER = -1e8
 _PAUSE = round(2 * LONGEST_S / STEP_S)  # number of steps without a chord that precede a pause
 _SNAP_S = 0.05  # a beat this close to a chord moves to the chord
-# Agreement of phases by chance, its increase if chords are few, and the excess of full confidence.
+# Agreement of phases by chance, its increase if chords are few, and the excess over chance at which
+# the confidence is 1.
 _CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3
 _SMOOTHED = 2  # number of beats before and after a beat with which it is averaged
 
@@ -251,7 +252,7 @@ def _lags(bpm: float | None = None) -> I64:
 def beats_of_path(
     chords: Chords, path: Sequence[BeatState], subdivision: int, before_s: Sequence[float] = ()
 ) -> Beats:
-    """Return beats without bars: those at ``before_s``, then the path's, moved to nearby chords.
+    """Return beats without bars: the beats at ``before_s``, then the path, moved to nearby chords.
 
     The confidence measures how well the chords agree in phase, relative to beats or to halves,
     thirds or quarters of beats. Agreement is the length of the mean of exp(2 pi i n phase)

@@ -50,7 +50,7 @@ _TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # part of typst; the page has a subset
-_ENDLESS = 60_000
+_ENDLESS = 60_000  # tenths of a mm: height of a single page, which verovio reduces to its content
 
 
 class PedalTimes(Protocol):

@@ -31,7 +31,7 @@ _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhyth
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A reported beat. ``place``: position in the bar, from 0. Other fields: see ``Beats``."""
+    """A reported beat. ``place``: position in the bar, from 0. ``Beats`` has the other fields."""
 
     time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
     place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]

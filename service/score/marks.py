@@ -93,7 +93,7 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
 
 
 def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the first clef that needs the fewest ledger lines."""
+    """Return the clef whose staff is nearest to the pitches, or the first of equal clefs."""
 
     def beyond(clef: str) -> int:
         low, high = CLEFS[clef][3:]

@@ -73,7 +73,7 @@ class Transposition(NamedTuple):
 
 
 _CONCERT = Transposition(0, 0, 0)
-TRANSPOSITIONS = {  # instruments in B flat, E flat and F, and one that sounds an octave lower
+TRANSPOSITIONS = {  # instruments in B flat, E flat and F; the last sounds an octave lower
     "clarinet": Transposition(2, 1, 2),
     "saxophone": Transposition(9, 5, 3),
     "horn": Transposition(7, 4, 1),

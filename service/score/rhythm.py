@@ -119,6 +119,7 @@ class Rhythm:
         """Return the written end of a note: the simplest position near the end of its sound."""
         onset, played = chord.onset, chord.length
         latest = onset + Fraction(_MAX_RATIO) * played
+        # Positions from half of the played length to _MAX_RATIO times this length; at least one.
         ends: list[Fraction] = []
         for end in self._places_after(onset):
             if end >= following - _MIN_REST or (ends and end > latest):

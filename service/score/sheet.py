@@ -18,10 +18,10 @@ from service.score.musicxml import direction, document, element
 from service.score.part import TRANSPOSITIONS, Grid, Part, PartWriter
 from service.score.voices import Bars
 
-_TAIL = Fraction(1, 2)  # in beats: a note that ends this soon after a barline needs no further bar
+_TAIL = Fraction(1, 2)  # in beats: length of the end of a note for which no further bar is needed
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
 MIN_LONG_REST = 4  # minimum number of empty bars that are drawn as one long rest
-MIN_SILENCE = 4  # minimum number of beats of a silence in free rhythm (one beat is half a second)
+MIN_SILENCE = 4  # minimum length, in beats of half a second, of a silence that gets a barline
 Parts = Mapping[str | None, Part]  # by instrument
 
 
@@ -42,7 +42,8 @@ def load(name: str) -> Any:
 
 def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:
     """Return the first beat and the number of beats of each bar that the notes need. A note needs
-    the beat in which it starts and, with a steady beat, all further beats except for its tail."""
+    the beat in which it starts. With a steady beat it also needs bars until ``_TAIL`` before its
+    end."""
     notes = [note for part in parts.values() for note in part.notes]
     begin = min((note.onset for note in notes), default=Fraction(0))
     ends = [Fraction(floor(note.onset) + 1) for note in notes]

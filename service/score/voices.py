@@ -165,6 +165,7 @@ def _options(
 
 
 def _cut(beats: float) -> float:
+    """Return the cost of cutting off the last ``beats`` of a note."""
     return min(beats, _MAX_CUT) if beats > _MIN_CUT else 0.0
 
 

@@ -19,8 +19,8 @@ frame if all are below MIN_ONSET. A sounding pitch starts again at onset peaks t
 polyphonic. When it becomes monophonic again, the path continues from the last decided frame.
 
 Events are returned in the order in which they are decided. A note_off may therefore follow the
-note_on of another pitch that has a later time. Events of one pitch are in time order. Live events cannot be
-retracted, so a note that turns out to be short gets the minimum length.
+note_on of another pitch that has a later time. Events of one pitch are in time order. Live events
+cannot be retracted, so a note that turns out to be short gets the minimum length.
 """
 
 import numpy as np

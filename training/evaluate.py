@@ -5,14 +5,17 @@
 scores recordings with note labels, in any of the layouts of ``training.music.recordings``. The JSON
 contains the figures of ``recordings``, their ``mean`` and its 95 % bootstrap ``interval`` over
 recordings, and ``onset_error_ms``. ``definitions`` explains the figures. Use --label-shift-ms if
-the audio lags behind the labels. Recordings and labels that cannot be read are listed in
-``failures``. All others are scored, and the exit status is 1.
+the audio lags behind the labels. ``failures`` lists recordings that cannot be read or transcribed,
+or whose labels do not fit the audio. All others are scored. The exit status is 1 if there are
+failures.
 
-    python -m training.evaluate families --synth DIR  # by family, and false notes without music
+    # accuracy by family, and false notes in sounds without notes
+    python -m training.evaluate families --synth DIR
     python -m training.evaluate scores --data-dir DIR --synth DIR  # round trip of MusicXML
     python -m training.evaluate musicnet --data-dir ARCHIVE  # like real, plus the paper's figure
 
-COMMAND --help lists the options of a command. No settings are chosen here.
+COMMAND --help lists the options of a command. These commands never tune the note tracker on the
+data that they score.
 """
 
 import argparse
@@ -57,7 +60,7 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
     if failures := figures.get("failures"):
-        print(f"{len(failures)} recordings not scored, see above", file=sys.stderr)
+        print(f"recordings not scored: {len(failures)} (see above)", file=sys.stderr)
     return 1 if failures else 0
 
 
@@ -102,7 +105,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--mode", choices=list(Mode), help=text)
 
     add = command(_families, "passages of every family, and sounds without notes")
-    add("--real", type=Path, help="real recordings of training, for their validation split")
+    text = "folder of real training recordings, of which the validation split is used"
+    add("--real", type=Path, help=text)
     add("--passages", type=int, default=12, help="passages of each family (default: %(default)s)")
     add("--seconds", type=float, default=20.0, help="length of a passage (default: %(default)g)")
 

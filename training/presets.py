@@ -81,8 +81,9 @@ class MusicRun(Run):
 
     music: MusicConfig = field(default_factory=MusicConfig)
     init: str = ""
-    """Initial weights: a shipped name or a .safetensors file. Their network must be of the same
-    kind, with at most as many Beneš blocks and heads. Empty: random weights."""
+    """Initial weights: a shipped name or a .safetensors file. Their network may lack
+    some of the Beneš blocks and heads of ``music.model``, and must otherwise be equal to it.
+    Empty: random weights."""
 
     def make_task(self) -> Task:
         return MusicTask(self.music)
@@ -96,12 +97,13 @@ class MusicRun(Run):
 
 
 def by_the_text(loop: LoopConfig) -> LoopConfig:
-    """Return the loop with standard RAdam, without weight decay and gradient clipping."""
+    """Return the loop with standard RAdam, without weight decay or gradient clipping."""
     return replace(loop, optimizer="radam", weight_decay=0, gradient_clip=0)
 
 
 def released_loop(maps: int, **fields: Any) -> LoopConfig:
-    """Return a loop with the released code's optimiser, for a network with m ``maps``."""
+    """Return a loop with the released code's optimiser, for a network with ``maps`` features per
+    position (m in the paper)."""
     rate = 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
     return LoopConfig(optimizer="released", learning_rate=rate, warmup=0, average=0, **fields)
 
@@ -166,7 +168,7 @@ def algorithmic_presets(task: str) -> dict[str, AlgorithmicRun]:
     loop = released_loop(192, steps=20_000, validate_steps=500)
     muon = LoopConfig(optimizer="muon", learning_rate=0.02, validate_steps=500)
     return {
-        # Sequences of up to 16.
+        # Sequences of up to 16 symbols.
         "minute": AlgorithmicRun(
             algorithmic=replace(
                 data,

@@ -4,11 +4,13 @@
     python -m training.run musicnet --preset live --data-dir DIR/synth --out runs/live
     python -m training.run musicnet --out runs/live --resume
 
-Options override every field of a preset, for example --loop.steps 5000 --algorithmic.rse.maps 96.
---help-all lists the fields with their units. The folder of a run contains its configuration, the
-last and the best weights, the state of the run and metrics.jsonl. --loop.max-minutes saves and
-stops after a number of minutes, and --resume continues with the configuration in the folder, so
-long training can be split into short runs. Ctrl-C also saves, but does not validate.
+Every field of a preset can be set by an option, for example --loop.steps 5000
+--algorithmic.rse.maps 96. --help-all lists the fields with their units. The folder of a run
+contains its configuration, the last and the best weights, the state of the run and metrics.jsonl.
+
+--loop.max-minutes saves and stops after a number of minutes of training, not counting validations,
+and --resume continues with the configuration in the folder, so long training can be split into
+short runs. Ctrl-C also saves and stops, but does not validate.
 """
 
 import argparse
@@ -43,7 +45,8 @@ CONFIG = "config.json"
 # Fields that a resumed run cannot change: they define the task and the shapes of the weights.
 FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
 
-# Main metric of the preset `minute` for each task: its name, its value by chance and after a run.
+# Main metric of the preset `minute`, by task (multiplication and sorting have none): its name, its
+# value by chance, and its usual value after a full run.
 MINUTE_FIGURES = {
     "addition": ("accuracy", 0.5, 0.997),
     "lambada": ("accuracy", 0.056, 1.0),
@@ -144,7 +147,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _with_data(run: Run, folder: Path) -> Run:
-    """Return the run with the paths of its data set to a folder."""
+    """Return a copy of the run that reads its data from ``folder``. The folder of real recordings
+    does not change."""
     match run:
         case LambadaRun(lambada=data):
             paths: Any = {
@@ -187,9 +191,10 @@ def _task_name(run: Run) -> str:
 
 
 def train(run: Run) -> dict[str, float]:
-    """Start or resume training in the run's folder. Return the metrics of the last validation.
-    Raises FileNotFoundError for missing data. Raises WeightsError if the folder already contains a
-    run, or if the state to resume or the initial weights belong to another network."""
+    """Start or resume training in the run's folder. Return the metrics of the last validation, or
+    an empty dict if a signal interrupted training. Raises FileNotFoundError for missing data.
+    Raises WeightsError if the folder already contains a run, or if the state to resume or the
+    initial weights belong to another network."""
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
             f"{run.out} already contains a run: continue with --resume, or choose another --out"
@@ -218,7 +223,8 @@ def train(run: Run) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore SIGINT for background jobs
+    # Shells start background jobs with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         run = parse(sys.argv[1:] if arguments is None else arguments, prog)

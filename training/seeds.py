@@ -1,8 +1,9 @@
 """Train with several seeds: ``python -m training.seeds COUNT --out DIR TASK OPTION...``.
 
-TASK and OPTION are those of ``training.run``. Seed i trains in DIR/seed-i and resumes a run that
-exists there. Prints the mean, standard deviation and range of each metric of the last validations,
-and writes them to DIR/seeds.json. Do not rank settings whose ranges overlap.
+TASK and OPTION are arguments of ``training.run``. The run with seed i is in DIR/seed-i. The command
+resumes runs that exist, and stops with an error if a run ends before its last step. It prints the
+mean, standard deviation and range of each metric at the last step, and writes them to
+DIR/seeds.json. Do not rank settings whose ranges overlap.
 """
 
 import json
@@ -15,7 +16,7 @@ import numpy as np
 from model.commands import documented_parser
 from model.storage import write_atomically
 from training import run
-from training.loop.run_folder import STATE, read_metrics
+from training.loop.run_folder import STATE
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -33,12 +34,17 @@ def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return result
 
 
-def last_validation(folder: Path) -> dict[str, float]:
-    """Return the metrics of a run's last validation. Raises ValueError if it has none."""
-    lines = [line for line in read_metrics(folder) if line["kind"] == "validation"]
-    if not lines:
-        raise ValueError(f"{folder} contains no validation yet; repeat the command to resume")
-    return {k: v for k, v in lines[-1].items() if k not in ("kind", "step", "hours")}
+def final_metrics(folder: Path) -> dict[str, float]:
+    """Return the metrics of the validation at the last step of a run. Raises ValueError if the run
+    has not reached this step, or was interrupted before the validation."""
+    card = json.loads((folder / "last.json").read_text())
+    step, steps = card["training"]["steps"], card["training"]["loop"]["steps"]
+    metrics: dict[str, float] = card["validation"]  # empty without a validation
+    if step < steps or not metrics:
+        raise ValueError(
+            f"{folder}: unfinished run, stopped at step {step} of {steps}; repeat the command"
+        )
+    return metrics
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         if status := run.main([*command, *own]):
             return status
         try:
-            runs.append(last_validation(folder))
+            runs.append(final_metrics(folder))
         except (OSError, ValueError) as error:
             parser.exit(1, f"{parser.prog}: {error}\n")
     result = summary(runs)

@@ -148,9 +148,10 @@ def test_existing_runs_are_never_overwritten(
         assert main([*change.split(), *out, "--resume"]) == 1
         assert message in capsys.readouterr().err
     assert (tmp_path / "state.pt").read_bytes() == state
-    (tmp_path / "state.pt").write_bytes(state[: len(state) // 2])
-    assert main([*TINY, *out, "--resume"]) == 1
-    assert "cannot read" in capsys.readouterr().err
+    for damaged in (state[: len(state) // 2], b""):
+        (tmp_path / "state.pt").write_bytes(damaged)
+        assert main([*TINY, *out, "--resume"]) == 1
+        assert "cannot read" in capsys.readouterr().err
 
 
 def test_a_terminated_run_can_be_resumed(tmp_path: Path) -> None:

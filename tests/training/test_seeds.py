@@ -1,11 +1,14 @@
 """Tests of the command that repeats a training with several seeds."""
 
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.training.test_run import TINY
+from training.algorithmic.task import AlgorithmicTask
 from training.seeds import main, summary
 
 
@@ -23,3 +26,25 @@ def test_seeds_train_different_networks(tmp_path: Path, capsys: pytest.CaptureFi
     assert report["seeds"] == 2
     assert main(["2", "--out", str(tmp_path), *TINY]) == 0  # Finished runs are not repeated.
     assert json.loads((tmp_path / "seeds.json").read_text()) == report
+
+
+def test_an_unfinished_run_stops_the_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class InterruptedTask(AlgorithmicTask):
+        def loss(self, batch: Any) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            return super().loss(batch)
+
+    arguments = ["2", "--out", str(tmp_path), *TINY]
+    with pytest.raises(SystemExit, match="1"):
+        main([*arguments, "--loop.max-steps", "3"])
+    assert "stopped at step 3 of 4" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("training.presets.AlgorithmicTask", InterruptedTask)
+        with pytest.raises(SystemExit, match="1"):  # The last step is trained, but not validated.
+            main(arguments)
+    assert "stopped at step 4 of 4" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
+    assert main(arguments) == 0
+    assert (tmp_path / "seeds.json").exists()

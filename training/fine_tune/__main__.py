@@ -3,17 +3,18 @@
     python -m training.fine_tune FOLDER --out runs/harmonica
     rse-transcribe song.wav --model runs/harmonica/harmonica.safetensors
 
-FOLDER contains recordings in any format that the service reads. Each recording needs labels with
-the same file name: a MIDI file, or a table of notes (onset and offset in seconds, pitch, and
-optionally velocity and program). The labels describe the performance, or they are a score, which is
-then aligned with the recording. Recordings that do not pass the checks are listed with the reason.
+FOLDER contains recordings in any format that the service reads. The labels of a recording are in a
+file with the same name and another ending: a MIDI file, or a table of notes (onset and offset in
+seconds, pitch, and optionally velocity and program). The labels describe the performance, or they
+are a score, which is then aligned with the recording. Recordings that do not pass the checks are
+listed with the reason.
 
 The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
 weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
 is reported on the other 20 %. Half of every batch keeps the network from forgetting other music:
-audio rendered from --rendered FOLDER (training/README.md) or, without this option, variants of your
-recordings and unlabelled recordings in FOLDER. Only with --rendered does the command measure the
-accuracy on other instruments and limit its loss.
+audio rendered from the data of --rendered DIR (training/README.md) or, without this option,
+variants of the recordings for training and of the recordings without labels. Only with --rendered
+does the command measure the accuracy on other instruments and limit its loss.
 
 The command writes OUT/NAME.safetensors, the card OUT/NAME.json and OUT/report.json, where NAME is
 the name of the folder OUT. Ctrl-C saves and stops. --resume continues.
@@ -64,7 +65,8 @@ SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "see
 
 def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for number in (signal.SIGINT, signal.SIGTERM):  # shells ignore SIGINT for background jobs
+    # Shells start background jobs with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         fine_tune(_options(arguments))
@@ -72,14 +74,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{PROG}: interrupted; nothing new is saved", file=sys.stderr)
+        print(f"{PROG}: interrupted; progress since the last save is lost", file=sys.stderr)
         return INTERRUPTED
     return 0
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     """Parse the command line. A resumed run has the saved options. Raises WeightsError if the
-    folder contains a run without ``--resume``, or no run with ``--resume``."""
+    folder contains a run but ``--resume`` is missing, or if ``--resume`` is given but the folder
+    contains no run."""
     parser = documented_parser("training.fine_tune", __doc__)
     add = parser.add_argument
     add("folder", type=Path, nargs="?", help="recordings with labels")
@@ -194,11 +197,11 @@ def _trainer(
         validate_steps=max(1, options.steps // 4),
         seed=options.seed,
     )
-    earlier: list[dict[str, Any]] = (
-        [] if options.resume else warm_start(task.network, options.model)
-    )
+    # A run that stopped before its first save has no state, so it starts again.
+    has_state = (options.out / STATE).exists()
+    earlier: list[dict[str, Any]] = [] if has_state else warm_start(task.network, options.model)
     trainer = Trainer(task, loop, options.out, earlier)
-    if (options.out / STATE).exists():
+    if has_state:
         trainer.resume()
     return trainer
 

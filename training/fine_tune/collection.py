@@ -92,7 +92,9 @@ class UserCollection:
             )
         lines += [f"{name[:31]:32}left out: {reason}" for name, reason in self.left_out.items()]
         if self.unlabelled:
-            lines.append(f"without labels, only for distillation: {len(self.unlabelled)}")
+            lines.append(
+                f"recordings without labels, used only without --rendered: {len(self.unlabelled)}"
+            )
         return "\n".join(lines)
 
 
@@ -120,7 +122,8 @@ def _decoded(path: Path) -> tuple[F32, int]:
         return np.concatenate([*decoder]), decoder.audio.sample_rate_hz
 
 
-def _at_model_rate(samples: F32, rate: int) -> NDArray[np.int16]:
+def _at_model_rate(samples: F32, rate: float) -> NDArray[np.int16]:
+    """Resample samples, -1..1, from ``rate`` in Hz to SAMPLE_RATE."""
     resampled = PCM_SCALE * soxr.resample(samples, rate, SAMPLE_RATE)
     return np.clip(np.rint(resampled), -PCM_SCALE, PCM_SCALE).astype(np.int16)
 
@@ -149,23 +152,13 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRec
     frame_s, cents = HOP / computer.config.sample_rate, tuning_cents(audio)
     match = label_match(notes, onset, frame_s)
     name, support = recording.name, match.support
-    aligned = None
-    if kind == "score" or (kind == "auto" and not (match.fits and support >= SURE_SUPPORT)):
-        aligned = align(notes, sounding, onset, frame_s)
-        aligned_support = float(aligned.detected.mean())
-        if kind == "auto" and match.fits and aligned_support < support + SCORE_GAIN:
-            aligned = None
-    if aligned is None:
-        moved = notes.shifted(match.shift_s)
-        inside = moved.onset < length_s
-        if inside.mean() < 0.5:
-            raise UnfitError("most labels are after the end of the audio: are they in seconds?")
-        checked = RealRecording(name, audio, moved.where(inside), np.zeros((0, 4)))
-        offset = np.maximum(moved.offset, match.onset_s + 0.04)
-        near = moved.moved(onset=match.onset_s, offset=offset).where(inside)
-        masked = checked.unknown if match.exact else inexact_ends(near)
-        taught = at_concert_pitch(replace(checked, notes=near, unknown=masked), cents)
-        return UserRecording(checked, taught, "performance", support, match.shift_s, cents)
+    can_be_performance = kind == "auto" and match.fits
+    if kind == "performance" or (can_be_performance and support >= SURE_SUPPORT):
+        return _performance_recording(name, audio, notes, match, cents)
+    aligned = align(notes, sounding, onset, frame_s)
+    aligned_support = float(aligned.detected.mean())
+    if can_be_performance and aligned_support < support + SCORE_GAIN:
+        return _performance_recording(name, audio, notes, match, cents)
     if aligned_support < MIN_ALIGNED:
         raise UnfitError(
             f"the labels do not fit: {support:.0%} of the notes are detected at their times, "
@@ -187,6 +180,23 @@ class Match(NamedTuple):
     fits: bool  # True if the labels agree with the onsets throughout the recording
     onset_s: F64  # [n], shifted onsets; if the labels are inexact, detected onsets near them
     exact: bool
+
+
+def _performance_recording(
+    name: str, audio: NDArray[np.int16], notes: Notes, match: Match, cents: float
+) -> UserRecording:
+    """Return a recording whose labels describe the performance. Raises UnfitError if most labels
+    are after the end of the audio."""
+    shifted = notes.shifted(match.shift_s)
+    inside = shifted.onset < len(audio) / SAMPLE_RATE
+    if inside.mean() < 0.5:
+        raise UnfitError("most labels are after the end of the audio: are they in seconds?")
+    checked = RealRecording(name, audio, shifted.where(inside), np.zeros((0, 4)))
+    offset = np.maximum(shifted.offset, match.onset_s + 0.04)
+    detected = shifted.moved(onset=match.onset_s, offset=offset).where(inside)
+    uncertain = checked.unknown if match.exact else inexact_ends(detected)
+    taught = at_concert_pitch(replace(checked, notes=detected, unknown=uncertain), cents)
+    return UserRecording(checked, taught, "performance", match.support, match.shift_s, cents)
 
 
 def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
@@ -263,8 +273,8 @@ def at_concert_pitch(recording: RealRecording, cents: float) -> RealRecording:
         return recording
     speed = 2 ** (-cents / 1200)
     source, notes, unknown = recording.part(0, len(recording.audio), speed)
-    audio = PCM_SCALE * soxr.resample(source, speed * SAMPLE_RATE, SAMPLE_RATE)
-    return replace(recording, audio=audio.astype(np.int16), notes=notes, unknown=unknown)
+    audio = _at_model_rate(source, speed * SAMPLE_RATE)
+    return replace(recording, audio=audio, notes=notes, unknown=unknown)
 
 
 class Split(NamedTuple):

@@ -1,10 +1,12 @@
 """Training on the user's recordings without forgetting other music.
 
 Some windows of each batch are labelled windows of the user's recordings. The others, a share of
-KEPT_SHARE, keep the network from forgetting. They are rendered audio, or variants of the user's
-recordings that are transposed and mixed. Their targets are the predictions of the initial weights
-(Li and Hoiem, "Learning without Forgetting", 2016). For rendered audio, the targets are the mean of
-these predictions and the labels.
+KEPT_SHARE, keep the network from forgetting. They are rendered audio, or transposed variants of the
+user's recordings, some of which are mixed with a second variant.
+
+The targets of variants are the predictions of the initial weights (Li and Hoiem, "Learning without
+Forgetting", 2016). The targets of rendered audio are the labels, mixed with these predictions for
+all heads except instruments and pedal.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -17,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import SAMPLE_RATE, WINDOW
+from model.config import HOP, SAMPLE_RATE, WINDOW
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, Rng
 from training.music.families import Passage, Windows, family_windows
@@ -135,7 +137,8 @@ def fill(batch: Batch, rng: Rng, make_excerpt: Callable[[Rng], Rendered]) -> Non
     row, size = 0, len(batch.audio)
     while row < size:
         rendered = make_excerpt(rng)
-        short = WINDOW + 256 - len(rendered.audio)
+        # Excerpt removes less than a hop from the start. The rest must contain a window.
+        short = WINDOW + HOP - len(rendered.audio)
         if short > 0:
             rendered = replace(rendered, audio=np.pad(rendered.audio, (0, short)))
         excerpt = Excerpt(rendered, rng)

@@ -38,11 +38,13 @@ class LoopConfig:
 
     steps: Count = 20_000  # Length of the schedule in optimiser steps
     max_minutes: NotNegative = 0.0
-    """Save and stop after this many minutes; `resume` continues. 0: no limit."""
+    """Save and stop after this many minutes of training, not counting validations; `resume`
+    continues. 0: no limit."""
     max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NotNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
-    """Fraction of the schedule with a rising rate, from 2 % of the peak; it then falls to 0."""
+    """Fraction of the schedule in which the rate rises, from 2 % of the peak to the peak.
+    Afterwards the rate falls to 0."""
     weight_decay: NotNegative = 0.01
     """Decoupled weight decay of matrices and kernels, relative to the learning rate."""
     optimizer: Literal["radam", "muon", "released"] = "radam"
@@ -97,7 +99,7 @@ class Trainer:
         self.task, self.config, self.folder = task, config, folder
         self.earlier = list(earlier)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        torch.backends.cudnn.benchmark = True  # all batches have the same shape
+        torch.backends.cudnn.benchmark = True  # batches have few different shapes
         self.bfloat16 = (
             fastest_dtype(self.device) is torch.bfloat16
             if config.bfloat16 == "auto"
@@ -127,7 +129,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the state that is saved in the folder. Raises WeightsError if the state is
-        missing, corrupt or belongs to another network."""
+        missing or corrupt, or belongs to another network."""
         state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
@@ -136,7 +138,10 @@ class Trainer:
             raise WeightsError(
                 f"the state in {self.folder} belongs to another network: {error}"
             ) from error
+        decays = [group["weight_decay"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
+        for group, decay in zip(self.optimizer.param_groups, decays, strict=True):
+            group["weight_decay"] = decay  # the configuration may have changed since the save
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
         torch.set_rng_state(state["random"].cpu())

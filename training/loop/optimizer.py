@@ -14,7 +14,8 @@ from torch.optim import Optimizer
 from model.rse import ResidualShuffleExchange
 from model.storage import fastest_dtype
 
-CLIP_FACTOR = 3.0  # maximum norm of a gradient relative to its running root mean square
+CLIP_FACTOR = 3.0
+"""Maximum norm of a gradient, as a multiple of the running root mean square of this norm."""
 CLIP_FLOOR = 0.01  # added to the maximum norm, so it is the limit of the first gradient
 RECTIFIABLE = 5.0  # minimum length of the moving average for a tractable variance
 
@@ -22,11 +23,13 @@ RECTIFIABLE = 5.0  # minimum length of the moving average for a tractable varian
 class ReleasedRAdam(Optimizer):
     """The optimiser of the authors' released code, a variant of RAdam.
 
-    Unlike RAdam (Liu et al., ICLR 2020) it clips the gradient of each parameter by the history of
-    that parameter, averages the *normalised* gradient as momentum and adds epsilon outside the
-    root. Groups may set ``sparse`` for the rule of embeddings: the momentum of the raw gradient is
-    divided by the root only once the variance is tractable. Weight decay is decoupled. The state of
-    each parameter: step, m (momentum), v (mean squared gradient).
+    Unlike RAdam (Liu et al., ICLR 2020) it limits the gradient of each parameter relative to the
+    earlier gradients of this parameter, averages the *normalised* gradient as momentum, and adds
+    epsilon to the root after the bias correction, not before it. Weight decay is decoupled.
+
+    Groups may set ``sparse`` for the rule of embeddings: the momentum is an average of the raw
+    gradient, and is divided by the root only if the variance is tractable. The state of each
+    parameter has ``step``, ``m`` (momentum) and ``v`` (mean squared gradient).
     """
 
     def __init__(
@@ -142,10 +145,10 @@ def orthogonal(matrix: Tensor) -> Tensor:
 def parameter_groups(
     network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
-    """Return the groups of trained parameters: matrices and kernels with weight decay (released
-    code: names with CvK), and all others without. "muon" adds a first group for the matrices of
-    shuffle-exchange networks. "released" adds a last group for the embedding, which follows the
-    sparse rule and does not decay."""
+    """Return the groups of trained parameters: matrices and kernels with weight decay (the
+    released code selects them by names that contain CvK), and all others without. "muon" adds a
+    first group for the matrices of shuffle-exchange networks. "released" adds a last group for the
+    embedding, which follows the sparse rule and does not decay."""
     special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())
     modules = [module for module in network.modules() if isinstance(module, special)]
     inner = {id(parameter) for module in modules for parameter in module.parameters()}

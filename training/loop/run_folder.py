@@ -50,7 +50,9 @@ def saved_weights(folder: Path, which: str) -> Path:
     exist yet."""
     path = folder / f"{which}.safetensors"
     if not path.is_file():
-        raise WeightsError(f"{folder} contains no {path.name}: the run has not saved yet")
+        raise WeightsError(
+            f"{folder} contains no {path.name}: the run has not saved these weights yet"
+        )
     return path
 
 
@@ -65,8 +67,8 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
     rse = replace(old.rse, blocks=new.rse.blocks)
     if replace(old, name=new.name, heads=new.heads, rse=rse) != new:
         raise WeightsError(f"{path} contains another kind of network than {new.name!r}")
-    if not set(old.heads) <= set(new.heads):
-        raise WeightsError(f"{path} has heads that the new network lacks: {old.heads}")
+    if missing := [head for head in old.heads if head not in new.heads]:
+        raise WeightsError(f"{path} has heads that the new network lacks: {', '.join(missing)}")
     new_blocks = new.rse.blocks - old.rse.blocks
     if new_blocks < 0:
         raise WeightsError(f"{path} has {-new_blocks} more blocks than the new network")
@@ -117,6 +119,6 @@ def read_state(folder: Path, device: torch.device) -> dict[str, Any]:
         raise WeightsError(f"nothing to resume: {path} does not exist")
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
-    except (OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+    except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
     return state

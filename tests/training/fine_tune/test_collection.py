@@ -1,5 +1,6 @@
 """Tests of the user's recordings: fitting labels, rejected recordings and the split."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -153,5 +154,10 @@ def test_recordings_in_another_tuning_are_retuned() -> None:
     assert retuned.notes.onset[-1] == pytest.approx(
         7.5 * 2 ** (0.3 / 12) - 2 ** (0.3 / 12), rel=0.1
     )
+    # Resampling overshoots full scale at the edges of a square wave.
+    square = np.where(sharp.recording.audio > 0, 32_767, 0).astype(np.int16)
+    loud = at_concert_pitch(replace(sharp.recording, audio=square), sharp.cents).audio
+    assert loud.max() == 32_767
+    assert loud.min() > -10_000  # an overflow would be near -32 768
     near = own_recording("near", 8.0, pitch=69.1)
     assert at_concert_pitch(near.recording, near.cents) is near.recording

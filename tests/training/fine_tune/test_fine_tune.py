@@ -25,7 +25,7 @@ from tests.training.conftest import same_weights
 from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
 from training.fine_tune.task import OWN, FineTuneTask
-from training.loop.loop import LoopConfig
+from training.loop.loop import LoopConfig, Trainer
 from training.music.families import recorded_passage
 from training.music.losses import DistillationConfig, Teacher
 from training.music.notes import FRAME_UNKNOWN, notes_of
@@ -103,6 +103,32 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert fine_tune.main(["--out", str(resumed_out), "--resume"]) == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
+
+
+def test_a_run_without_a_state_resumes_from_the_initial_weights(
+    folder: Path, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("interrupted before training")
+
+    out = tmp_path / "bells"
+    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
+    with monkeypatch.context() as patch:
+        patch.setattr(fine_tune, "read_folder", fail)
+        assert fine_tune.main([*arguments, "--steps", "1", "--out", str(out)]) == 1
+    trainers: list[Trainer] = []
+
+    def run(trainer: Trainer) -> dict[str, float]:
+        trainers.append(trainer)
+        raise OSError("stopped")
+
+    monkeypatch.setattr(Trainer, "run", run)
+    torch.manual_seed(1)  # not the seed of ``tiny_weights``
+    assert fine_tune.main(["--out", str(out), "--resume"]) == 1
+    weights = trainers[0].task.network.state_dict()
+    for name, tensor in load(tiny_weights, dtype=torch.float32).state_dict().items():
+        assert torch.equal(weights[name], tensor)
+    assert [stage["steps"] for stage in trainers[0].earlier] == [7]
 
 
 def assert_weights_can_be_used(weights: Path, recording: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_network_learns_and_is_evaluated(
     (run / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
     for arguments, message in (
         ([str(run), "--data", str(tmp_path / "none.txt")], "No such file"),
-        ([str(tmp_path), "--data", str(data)], "the run has not saved yet"),
+        ([str(tmp_path), "--data", str(data)], "the run has not saved these weights yet"),
         ([str(run), "--data", str(data)], "was trained on 'sorting', not on lambada"),
     ):
         with pytest.raises(SystemExit, match="1"):

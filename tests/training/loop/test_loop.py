@@ -72,6 +72,13 @@ def resume(folder: Path) -> Trainer:
     return trainer
 
 
+def test_a_resumed_run_uses_the_configured_weight_decay(tmp_path: Path) -> None:
+    Trainer(LinearTask(), replace(QUICK, steps=1, weight_decay=0.01), tmp_path).run()
+    trainer = Trainer(LinearTask(), replace(QUICK, weight_decay=0.5), tmp_path)
+    trainer.resume()
+    assert [group["weight_decay"] for group in trainer.optimizer.param_groups] == [0.5, 0.0]
+
+
 def test_the_second_signal_interrupts_immediately() -> None:
     previous = signal.getsignal(signal.SIGINT)
     with deferred_signals() as received:

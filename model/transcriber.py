@@ -129,7 +129,7 @@ class FilterbankNetwork(nn.Module):
         silence = self.filterbank.compress(features.new_zeros(()))
         x = self.convolutions(self.stack(features, silence))  # (batch, channels, pitches, GRID)
         sequence = self.embed(self.patches.cut(x))  # (batch, positions, m)
-        sequence = sequence + self.octave.repeat(self.patches.columns, 1).to(sequence.dtype)
+        sequence = sequence + self.octave.repeat(self.patches.patches, 1).to(sequence.dtype)
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
         logits = pool_pedal(logits[:, :, :FRAMES], self.heads)

@@ -34,9 +34,9 @@ from model.front_end.filterbank import GRID
 from model.front_end.patches import OctavePatches
 
 LayerCache = dict[int, tuple[int, Tensor]]
-"""Outputs of a layer for the latest windows of a stream. A value is the hop at which a window ends,
-and the outputs, (positions, m). The key is this hop modulo the span of the layer's pairs in hops. A
-window can reuse the outputs of an earlier window with the same key."""
+"""Outputs of a layer for the latest windows of a stream. Each value is the hop at which a window
+ends, with the outputs, (positions, m). The key is this hop modulo the span of the layer's pairs in
+hops. A window can reuse the outputs of an earlier window with the same key."""
 
 
 class FirstHalf:
@@ -82,7 +82,7 @@ class FirstHalf:
 
     def can_batch(self, new_hops: int) -> bool:
         """True if :meth:`advance` accepts several windows that are ``new_hops`` hops apart. Every
-        layer must then be able to reuse outputs of the previous window."""
+        layer must then be able to reuse outputs of the previous window (:func:`merge_windows`)."""
         return all(
             new_hops % (span * self._frames) == 0
             and self._reusable(span, new_hops)

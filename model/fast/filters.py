@@ -1,16 +1,16 @@
 """Computes the filterbank's newest frames, using decimated audio for long filters.
 
-Filters for low notes need most of a filterbank's multiplications and nearly all of its weights, but
-respond only to frequencies below a few hundred hertz. They do not need 11,025 samples per second.
-Let k be a filter, h a low-pass filter, and z the low-passed audio at every fourth sample:
+Filters for low notes need most of a filterbank's multiplications, but respond only to frequencies
+below a few hundred hertz. They do not need 11,025 samples per second. Let k be a filter, h a
+low-pass filter, and z the low-passed audio at every fourth sample:
 
-    sum over t of k[t] x[t]  =  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
+    sum over t of k[t] x[t]  ≈  sum over n of c[n] z[n]  +  sum over the newest hop of r[t] x[t],
     c[n] = 4 sum over t of k[t] h[t - 4n],    r[t] = k[t] - sum over n of c[n] h[t - 4n]
 
-h is symmetric and would extend beyond the end of the filter, so r makes the newest hop exact. For
-older samples, the right side lacks the response of k above a few hundred hertz. In trained filters,
-this response is noise, at least 70 dB weaker than the filter (``ERROR_DB``). If a filter has more
-noise, all filters of its length use the original audio.
+h is symmetric, so near the end of the filter it would need later samples. The last term therefore
+makes the newest hop exact. For older samples, the right side lacks the response of k above a few
+hundred hertz. In trained filters this response is noise. If it is not at least 70 dB weaker than a
+filter (``ERROR_DB``), all filters of this length use the original audio.
 
 The frames depend only on the window, not on the stream's history.
 """
@@ -28,7 +28,7 @@ REACH = 24  # number of samples of h on either side of its middle
 KAISER = 10.06  # beta of h's window: 100 dB of rejection
 ERROR_DB = -70.0  # maximum energy of a decimated filter's error, relative to the filter's energy
 FEW_FRAMES = 2  # maximum number of frames for which row-major filters are faster
-# Number of the newest samples of z, which are not used because they need audio after the window.
+# Number of newest samples of z that are not used, because they need audio after the window.
 _UNREAD = REACH // DECIMATION
 
 
@@ -61,9 +61,9 @@ class NewestFrames:
         audio = F.pad(audio, (span - len(audio), REACH))
         low = self._low(audio, frames)
         waves = []
-        for reduced, size, few, many in self._groups:
+        for is_decimated, size, few, many in self._groups:
             weights = few if frames <= FEW_FRAMES else many
-            if reduced:
+            if is_decimated:
                 inputs = low[:, low.shape[1] - weights.shape[1] :]
             else:
                 inputs = audio[REACH + self._longest - size : -REACH].unfold(0, size, HOP)

@@ -75,7 +75,7 @@ class FastNetwork:
             )
         ]
         self._embed = _copy(network.embed, dtype)
-        self._octave = octave.float().repeat(self._patches.columns, 1)  # (positions, m)
+        self._octave = octave.float().repeat(self._patches.patches, 1)  # (positions, m)
         self._rse = FastShuffleExchange(network.rse, dtype)
         self._unembed = _head_first(_copy(network.unembed, dtype), len(self._heads))
         skip = _copy(network.skip, dtype)

@@ -5,8 +5,8 @@
 * The scale h is folded into W. A single pass over memory adds the scaled residual and moves each
   element to its position in the next layer.
 
-Weights are copied, so later changes to the network have no effect. The length of a sequence must be
-a power of two. Only the paper's units and the released shuffle are supported. Thread-safe.
+Most weights are copied, so do not change the network afterwards. The length of a sequence must be a
+power of two. Only the paper's units and the released shuffle are supported. Thread-safe.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FastSwitch:
         return out.addmm_(hidden, self._w_by_input)
 
     def _update(self, rows: Tensor) -> Tensor:
-        """Map (..., pairs, 2m) to h * c."""
+        """Map (..., pairs, 2m) to the scaled update, h * c."""
         hidden = self._activated(F.linear(rows.to(self.dtype), self.z))
         return F.linear(hidden.to(self.dtype), self.w, self.b)
 

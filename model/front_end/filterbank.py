@@ -30,9 +30,9 @@ from model.config import HOP, PITCHES, RANGE_CENTS, SCALE_CENTS, WINDOW, Filterb
 GRID = WINDOW // HOP  # 64 columns in the feature grid; the last describes the window's end
 DB_SCALE = 20.0  # decibels per feature unit
 HARMONICS = (1, 2, 3, 4)
-_WEAK_DB = 30.0  # levels further below the strongest filter are raised to this distance
+_WEAK_DB = 30.0  # maximum distance of a level below the strongest; lower levels are raised
 _FLAT = 0.02  # minimum curvature of a peak, in feature units (0.4 dB)
-_SILENT_DB = 6.0  # minimum level of a sound above the filterbank's floor
+_SILENT_DB = 6.0  # minimum level of a sound, relative to the filterbank's floor
 NEAR = 2  # number of filters used on either side of a pitch
 
 
@@ -81,7 +81,8 @@ class Filterbank(nn.Module):
 
         Maps (batch, samples) to (batch, bins, frames), where samples is a multiple of HOP, at least
         ``longest``, and frames = (samples - longest) / HOP + 1. The first frame describes sample
-        ``longest - lookahead``. A full-scale sine has a squared magnitude of 1.
+        ``longest - lookahead``. Untrained, a full-scale sine in tune has a squared
+        magnitude of 1.
         """
         blocks = audio.unflatten(1, (-1, HOP)).transpose(1, 2)  # (batch, HOP, blocks)
         frames = audio.shape[1] // HOP - self.longest // HOP + 1
@@ -147,8 +148,9 @@ def feature_indexes(filters: Tensor, shift: int, order: Tensor) -> Tensor:
 def constant_q_kernel(
     frequency: float, length: int, size: int, lookahead: int, sample_rate: int
 ) -> Tensor:
-    """Return a complex kernel of `size` samples: a sine under an asymmetric Hann window of `length`
-    samples that peaks `lookahead` samples before the end. Its gain for a sine in tune is 1."""
+    """Return a complex kernel of `size` samples: a complex sine under a Hann window of `length`
+    samples that peaks `lookahead` samples before the kernel's end. The window is asymmetric if half
+    of it is longer than `lookahead`. The kernel's gain for a sine in tune is 1."""
     fall = min(length // 2, lookahead)
     rise = length - fall
     time = torch.arange(size, dtype=torch.float64) - (size - lookahead)  # 0 at the frame time
@@ -165,7 +167,7 @@ class SpectralPeaks:
     of the parabola through a peak and its two neighbours is therefore the frequency of the tone,
     to about one cent. The levels around the first few harmonics are summed first, because the
     filters of a low fundamental are slow and would smooth vibrato. If partials are not harmonic
-    (bells), or if other notes sound, the result is the peak of the mixture. Nothing is trained.
+    (bells), or if other notes sound, the result is the peak of the mixture.
     """
 
     def __init__(self, config: FilterbankConfig, order: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Turns constant-Q features into the positions of the shuffle-exchange network.
 
-The features are stacked harmonically: the channels of each pitch are its sub-octave and overtones.
-A few small convolutions over pitch and time follow. Each octave of a few adjacent frames then
-becomes one position. All octaves share the same weights.
+The features are stacked harmonically: the channels of each pitch are its fundamental, sub-octave
+and overtones. A few small convolutions over pitch and time follow. Each octave of a few adjacent
+frames then becomes one position. All octaves share the same weights.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from model.config import STEM_REACH, FilterbankConfig
 from model.front_end.filterbank import GRID
 
-SEMITONES = 12  # in an octave
+SEMITONES = 12  # number of semitones in an octave
 
 
 class HarmonicStack(nn.Module):
@@ -41,7 +41,7 @@ class HarmonicStack(nn.Module):
 class PitchConvolutions(nn.Module):
     """Maps the harmonic stack to features of every pitch and frame.
 
-    The stride of the first convolution is the number of bins per semitone. Later ones are residual.
+    The stride of the first convolution is the number of bins per semitone. The others are residual.
     The columns before the window (``FilterbankConfig.halo``) are dropped only at the end, so the
     remaining columns have all their left neighbours. Zeros pad the end of the window.
     """
@@ -85,29 +85,29 @@ class OctavePatches(nn.Module):
         super().__init__()
         self.octaves = config.octaves
         self.frames = config.frames_per_patch
-        self.columns = GRID // self.frames
+        self.patches = GRID // self.frames  # number of patches of all octaves in a window
 
     @property
     def cells(self) -> int:
-        """Number of pitches times number of frames in a patch."""
+        """Number of pitches in an octave times number of frames in a patch."""
         return SEMITONES * self.frames
 
     @property
     def positions(self) -> int:
         """Length of the sequence."""
-        return self.octaves * self.columns
+        return self.octaves * self.patches
 
     def cut(self, x: Tensor) -> Tensor:
         """Map (batch, channels, octaves * 12, GRID) to (batch, positions, cells * channels)."""
         batch, channels = x.shape[:2]
-        x = x.view(batch, channels, self.octaves, SEMITONES, self.columns, self.frames)
+        x = x.view(batch, channels, self.octaves, SEMITONES, self.patches, self.frames)
         return x.permute(0, 4, 2, 3, 5, 1).reshape(batch, self.positions, self.cells * channels)
 
     def join(self, x: Tensor) -> Tensor:
         """Map (batch, positions, cells * channels) to (batch, channels, octaves * 12, frames).
-        Accepts any range of adjacent columns. With all columns, frames is GRID."""
+        Accepts any range of adjacent patches. With all patches, frames is GRID."""
         batch, positions = x.shape[:2]
-        columns = positions // self.octaves
-        x = x.view(batch, columns, self.octaves, SEMITONES, self.frames, -1)
+        patches = positions // self.octaves
+        x = x.view(batch, patches, self.octaves, SEMITONES, self.frames, -1)
         x = x.permute(0, 5, 2, 3, 1, 4)
-        return x.reshape(batch, -1, self.octaves * SEMITONES, columns * self.frames)
+        return x.reshape(batch, -1, self.octaves * SEMITONES, patches * self.frames)

@@ -1,4 +1,4 @@
-"""Converts the arguments of callers: samples, sample rates, instruments and models."""
+"""Converts arguments: samples, sample rates, instruments and models."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from service.protocol.options import AudioFormat, Encoding
 Rate = float | np.number  # sample rate in Hz
 Model = str | os.PathLike[str] | EngineModel  # name, path of .safetensors weights, or network
 
-MAX_CHANNELS = 32  # an array with more channels probably has swapped axes
+MAX_CHANNELS = 32  # maximum number of channels; an array with more probably has swapped axes
 
 _owner: int | None = None  # ID of the process that opened the first transcriber or stream
 

@@ -1,8 +1,8 @@
 """The command ``rse-transcribe``. It transcribes recordings, locally or with a service, and starts
 other programs.
 
-Exit status: 0 if everything was transcribed; 1 if a recording failed or the output was closed;
-2 for invalid usage; 130 if interrupted.
+Exit status: 0 if all recordings were transcribed; 1 if a recording failed or was skipped, or the
+output was closed; 2 for invalid usage; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -180,11 +180,12 @@ def _is_ready(path: Path, target: Path, force: bool) -> bool:
 
 
 def _message(path: Path, error: Exception) -> str:
+    """Return a message that names the recording, and the file of the error if it is another."""
     if not isinstance(error, OSError):
         return f"{path}: {error}"
-    elsewhere = error.filename and Path(os.fsdecode(error.filename)) != path
+    is_other_file = error.filename and Path(os.fsdecode(error.filename)) != path
     why = error.strerror or error
-    return f"{path}: {error.filename}: {why}" if elsewhere else f"{path}: {why}"
+    return f"{path}: {error.filename}: {why}" if is_other_file else f"{path}: {why}"
 
 
 @contextmanager

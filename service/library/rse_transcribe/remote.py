@@ -25,7 +25,7 @@ from service.stream.recording import TranscriptionResult
 PATH = "/transcribe"
 # Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
-MAX_ATTEMPTS = 20
+MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
 _CHUNK_BYTES = 1 << 16
 
 
@@ -47,7 +47,7 @@ def transcribe(
     without frame probabilities. If the service is busy, try again after `Retry-After`.
 
     Args:
-        options: parameters of the request. Those that are None or False are not sent.
+        options: parameters of the request. Those that are None, False or empty are not sent.
         on_wait: called once with the reason if the service is busy.
 
     Raises:

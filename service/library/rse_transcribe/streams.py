@@ -118,8 +118,9 @@ class Stream:
         return events
 
     def finish(self) -> list[Event]:
-        """Transcribe the rest of the audio and end all notes. Idempotent. Raises RuntimeError if
-        the model fails, the stream was closed, or this process was forked."""
+        """Transcribe the rest of the audio and end all notes. Return the last events. A second call
+        returns none. Raises RuntimeError if the model fails, the stream was closed, or this process
+        was forked."""
         if self._state == "finished":
             return []
         self._check("finish")

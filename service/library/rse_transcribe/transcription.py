@@ -79,10 +79,11 @@ class Transcription:
         return ScoreDocument(self.notes, hints, title, pedal=self.performance.pedal)
 
     def save(self, path: str | os.PathLike[str], *, tempo: float | Tempo | None = None) -> None:
-        """Write a file. Its suffix determines the format: ``.mid``, ``.json`` like the response of
-        ``POST /transcribe``, ``.csv``, or a score (``.musicxml``, ``.xml``, ``.mxl``, ``.pdf``).
-        Only MIDI files use ``tempo`` (see ``midi``). Raises ValueError if the suffix is unknown or
-        the tempo is out of range, and OSError if the file cannot be written."""
+        """Write a file. Its suffix determines the format: ``.mid`` or ``.midi``, ``.json`` (like
+        the response of ``POST /transcribe``), ``.csv``, or a score (``.musicxml``, ``.xml``,
+        ``.mxl``, ``.pdf``). Only MIDI files use ``tempo`` (see ``midi``). Raises ValueError if the
+        suffix is unknown or the tempo is out of range, and OSError if the file cannot be written.
+        """
         path = Path(path)
         match path.suffix.lower():
             case ".mid" | ".midi":

@@ -193,8 +193,8 @@ class TranscriptionClient:
         """Run sessions until one is complete. Return its ``done`` with the totals and notes of all
         sessions. Raises TranscriptionError if the client stops retrying."""
         performance = self.performance
-        attempts = 0  # since the last progress; determines the delay before the next attempt
-        without_progress = 0  # number of sessions since the last progress; limited
+        attempts = 0  # number of attempts since the last progress, which sets the delay
+        without_progress = 0  # number of these attempts that connected, which is limited
         lost_at: float | None = None
         try:
             while True:

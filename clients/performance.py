@@ -98,13 +98,13 @@ class AudioBuffer:
 class ResumablePerformance:
     """State of a performance: its events, and the point from which a new session can resume it.
 
-    Sessions that resume one another form a part. The server's times count from the start of a part.
-    After dropped audio a new part starts. Exactly one ``NoteOff`` follows each ``NoteOn``, and each
-    press of the pedal is released.
+    A part consists of a session and the sessions that resume it. The server's times count from the
+    start of a part. After dropped audio a new part starts. Exactly one ``NoteOff`` follows each
+    ``NoteOn``, and each press of the pedal is released.
 
     Attributes:
         events: events that the caller has not read.
-        lost_samples: number of dropped samples per channel.
+        lost_samples: number of samples per channel that were dropped before their transcription.
         decided: number of samples for which the client has received all events.
         acknowledged: number of samples that the service has reported as received.
     """

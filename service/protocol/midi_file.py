@@ -258,8 +258,9 @@ def _bent_tracks(
                 tracks[-1].append((tick, _SETS, _control(MASTER, SUSTAIN, change.value)))
             else:
                 moments.append((tick, 1, number, change, None))
-    pedals = [0] * len(parts)  # value of the pedal on the member channels of each part
-    users = dict.fromkeys(MEMBERS, -1)  # number of the part that used the channel last
+    # Value of the pedal on the member channels of each part, then on unused channels.
+    pedals = [0] * (len(parts) + 1)
+    users = dict.fromkeys(MEMBERS, len(parts))  # number of the part that used the channel last
     silent_from = dict.fromkeys(MEMBERS, 0)
     for begin, _, number, note, bends in sorted(moments, key=lambda moment: moment[:3]):
         track = tracks[number]
@@ -274,12 +275,12 @@ def _bent_tracks(
         )
         end = max(tick_of(note.end), begin + 1)
         silent_from[channel] = max(silent_from[channel], end)
-        if users[channel] != number:
+        if (before := users[channel]) != number:
             users[channel] = number
             program = parts[number][0].program
             message = mido.Message("program_change", program=program, channel=channel)
             track.append((begin, _SETS, message))
-            if not all_use_pedal:
+            if pedals[before] != pedals[number]:
                 track.append((begin, _SETS, _control(channel, SUSTAIN, pedals[number])))
         cents = bends or (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))

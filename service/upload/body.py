@@ -8,7 +8,9 @@ from starlette.types import Message
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
-MIN_BYTES_PER_S = 2000  # minimum mean rate: 16 kbit/s, like that of strongly compressed audio
+# Minimum mean rate: 16 kbit/s, the rate of strongly compressed audio. The first ``idle_timeout_s``
+# does not count.
+MIN_BYTES_PER_S = 2000
 
 
 class LimitedBody:

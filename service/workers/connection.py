@@ -36,8 +36,8 @@ MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is u
 _MAX_OUTPUTS = 256  # number of waiting outputs above which a session stops reading
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `Flush` messages of a session
 _MAX_THREAD_EXIT_S = 5.0  # maximum time to wait until a worker thread has exited
-# Terminals and service managers send SIGINT and SIGTERM to the whole process group. Workers ignore
-# these signals, so that only the service handles them.
+# Terminals and service managers send SIGINT and SIGTERM to all processes of the service's group.
+# Workers ignore these signals, so that only the service handles them.
 _MAIN = """
 from signal import SIG_IGN, SIGINT, SIGTERM, signal
 signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
@@ -244,7 +244,8 @@ class WorkerConnection:
         self._writer: asyncio.StreamWriter
 
     async def start(self, config: messages.WorkerConfig) -> messages.ModelLoaded:
-        """Wait until the worker has loaded the model. Raises EngineError if that fails."""
+        """Send the configuration, and wait until the worker has loaded the model. Raises
+        EngineError if that fails."""
         reader, self._writer = await asyncio.open_connection(sock=self._process.socket)
         self.send(config)
         try:

@@ -41,7 +41,7 @@ from service.workers.messages import OpenSession, SessionOutput
 
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
-_FULL = 255  # byte that stands for probability 1
+_FULL = 255  # byte that represents the probability 1
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow events
 
 

@@ -63,6 +63,11 @@ def test_score_is_returned_as_a_file(client: TestClient, form: str, first_bytes:
     assert response.headers["Content-Disposition"].endswith(f".{form}")
 
 
+def test_file_of_a_score_without_title_has_a_name(client: TestClient) -> None:
+    response = client.post("/score?form=musicxml", json={"notes": NOTES})
+    assert response.headers["Content-Disposition"].endswith("''transcription.musicxml")
+
+
 def test_title_has_no_control_characters(client: TestClient) -> None:
     body = {"notes": NOTES, "title": "A\x00\x0b<&>\ufffe B"}
     response = client.post("/score", params={"form": "musicxml"}, json=body)

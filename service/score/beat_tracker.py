@@ -160,6 +160,8 @@ def best_path(
     # A block is as long as the shortest beat, so its steps are independent and computed at once.
     block, longest = int(lags[0]), int(lags[-1])
     padded = -(-steps // block) * block
+    # best: gain of the best path to each state, from `longest` steps before the start on.
+    # back: index of the state of the beat before, by subdivision and length; -1 if there is none.
     best = np.full((longest + padded, len(subs), count), _NEVER)
     back = np.full((padded, len(subs), count), -1, np.int16)
     flat, width = best.reshape(-1), len(subs) * count

@@ -114,7 +114,8 @@ def _most_likely(
         errors = ((place - step / n) / deviation for place, step in zip(at, steps, strict=True))
         total = sum(0.5 * min(abs(error), _MAX_ERROR) ** 2 for error in errors)
         total += _MERGED * (len(steps) - len(set(steps)))
-        return total + grids[n] * any(step * coarsest % n for step in steps)
+        is_needed = any(step * coarsest % n for step in steps)  # the coarsest grid lacks a position
+        return total + grids[n] * is_needed
 
     beats = zip(places, sigma, strict=True)
     cost = np.array([[misfit(at, deviation, n) for n in grids] for at, deviation in beats])

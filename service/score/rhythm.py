@@ -178,10 +178,10 @@ class Rhythm:
         beat, last = floor(begin), floor(end)
         plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
         if end <= beat + 1:
-            half = beat + _HALF
+            half = beat + _HALF  # rests within a beat are split at its middle
             is_cut = rest and plain and begin < half < end < begin + 1
             return half if is_cut else end
-        if begin > beat:
+        if begin > beat:  # a note of one beat that starts at half a beat is not split
             syncope = plain and not rest and begin - beat == _HALF and end - begin == 1
             return end if syncope and beat + 1 != middle else Fraction(beat + 1)
         if rest:

@@ -90,7 +90,7 @@ def may_resume_ghost(state: ServiceState, rejection: ProtocolError) -> bool:
 
 
 class Connection:
-    """One accepted socket, from `start` to the close (``service.state.LiveConnection``)."""
+    """One socket, from `start` to the close (``service.state.LiveConnection``)."""
 
     def __init__(
         self,

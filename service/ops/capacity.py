@@ -110,7 +110,7 @@ class SessionAdmissionControl(AdmissionControl):
         is admitted before ``calibrate``."""
         super().__init__(0 if limit == "auto" else limit)
         self._by_load = limit == "auto"
-        self.window_s = self._quiet_window_s = 0.0
+        self.window_s = self._quiet_window_s = 0.0  # current and minimum cost of a window
         self.workers = 0
         self._hops_per_s = 0.0
 

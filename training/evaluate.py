@@ -44,7 +44,7 @@ with interruptible_imports(PROG):
     from training.music.synth.config import CACHE, SynthConfig
     from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
 
-MIDDLE_MS = 372.0  # look-ahead of the middle of a window
+MIDDLE_MS = 372.0  # look-ahead with which predictions come from the middle of the window
 
 Figures = dict[str, Any]
 
@@ -66,9 +66,9 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, usage="%(prog)s WHAT [options]", epilog="WHAT --help lists the options."
+        prog=prog, usage="%(prog)s COMMAND [options]", epilog="COMMAND --help lists the options."
     )
-    commands = parser.add_subparsers(required=True, metavar="WHAT", prog=prog)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", prog=prog)
 
     def command(
         run: Callable[[argparse.Namespace], Figures], about: str, data: str = ""
@@ -82,7 +82,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             add("--data-dir", type=Path, required=True, help=data)
         add("--model", default="live", help=f"{', '.join(shipped())} or a .safetensors file")
         at, several = MIDDLE_MS if run is _musicnet else 200.0, run in (_real, _musicnet)
-        text = f"look-ahead{', one or several values' if several else ''} (default: {at:g})"
+        text = f"look-ahead in ms{', one or several values' if several else ''} (default: {at:g})"
         add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
         if several:
@@ -99,8 +99,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             )
         return add
 
-    add = command(_real, "recordings with note labels", "audio and labels, in any layout")
-    add("--label-shift-ms", type=float, default=0.0, help="time to add to the labels")
+    add = command(_real, "recordings with note labels", "folder of audio and labels")
+    add("--label-shift-ms", type=float, default=0.0, help="time in ms to add to the labels")
     text = "block (default), or anytime with --lookahead-ms as its maximum wait"
     add("--mode", choices=list(Mode), help=text)
 

@@ -104,14 +104,14 @@ def _check_changes(saved: Run, run: Run) -> None:
     ]
     if fixed := [change for change in changes if change.startswith(FIXED)]:
         raise WeightsError(
-            f"a resumed run cannot change {', '.join(fixed)}; choose another --out than {run.out}"
+            f"a resumed run cannot change {', '.join(fixed)}; start a new run with another --out"
         )
     for change in changes:
         logger.info("the command line changes %s", change)
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path and both values of every field that differs between two configurations."""
+    """Yield the dotted name and both values of every field in which two configurations differ."""
     for field in fields(old):
         before, after = getattr(old, field.name), getattr(new, field.name)
         name = prefix + field.name
@@ -141,7 +141,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         else:
             add("--data-dir", type=Path, metavar="DIR", help="folder of the data")
         add("--out", type=Path, metavar="DIR", help=f"folder of the run (default: runs/{name})")
-        add("--resume", action="store_true", help="continue the run in that folder")
+        add("--resume", action="store_true", help="continue the run in the folder of --out")
         subparser.epilog = "--help-all lists every field of the preset, with its unit."
     return parser
 

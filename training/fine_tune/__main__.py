@@ -60,6 +60,7 @@ TEACHER_SHARE = 0.5
 """Share of the initial weights' predictions in the targets of rendered audio."""
 CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
 FAMILY_S = 12.0  # length of a passage
+# Options that a resumed run reads from CONFIG.
 SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "seed")
 
 
@@ -117,7 +118,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def fine_tune(options: argparse.Namespace) -> None:
-    """Read the recordings, train, choose and report. Return early if training was interrupted."""
+    """Train on the recordings, choose the interpolation and the settings of the note tracker, and
+    report the accuracy. Return early if training was interrupted."""
     initial = load(options.model, dtype=torch.float32)
     if not {"frame", "onset"} <= set(initial.config.heads):
         raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")

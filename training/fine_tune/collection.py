@@ -43,7 +43,7 @@ INEXACT_S = 0.008
 for labels from pickups, 7 to 29 ms for labels by hand."""
 NEAR_S = 0.05  # distance from a label within which a detected onset supports it
 MIN_CONTRAST = 0.2
-"""Minimum excess of the share of supported labels over their share at wrong shifts."""
+"""Minimum excess of the share of supported labels over their mean share at all shifts."""
 QUARTER_CONTRAST = 0.4  # minimum contrast of every quarter, as a share of the overall contrast
 SURE_SUPPORT = 0.6  # share of supported labels above which no alignment as a score is tried
 SCORE_GAIN = 0.25  # minimum gain in supported notes for which labels are aligned as a score
@@ -117,7 +117,7 @@ def read_folder(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> Use
 
 
 def _decoded(path: Path) -> tuple[F32, int]:
-    """Return mono samples and their rate in Hz. Raises ProtocolError."""
+    """Return mono samples and their rate in Hz. Raises ProtocolError if decoding fails."""
     with path.open("rb") as file, AudioDecoder(file, MAX_S) as decoder:
         return np.concatenate([*decoder]), decoder.audio.sample_rate_hz
 

@@ -60,7 +60,7 @@ class ReleasedRAdam(Optimizer):
         correction1, correction2 = 1 - beta1**step, 1 - beta2**step
         gradient = parameter.grad
         assert gradient is not None
-        # v is still that of the previous steps, but the bias correction is that of this step.
+        # v does not yet include this gradient, but its bias correction counts this step.
         limit = CLIP_FACTOR * (v.sum() / correction2).sqrt() + CLIP_FLOOR
         norm = torch.linalg.vector_norm(gradient).clamp(min=1e-30)
         gradient = gradient * (limit / norm).clamp(max=1)
@@ -94,7 +94,7 @@ def rectification(step: int, beta2: float) -> float | None:
 
 MOMENTUM = 0.95
 ADAM_SIZE = 0.2  # root mean square of a typical Adam step at rate 1
-ITERATIONS = 5
+ITERATIONS = 5  # number of times that ``orthogonal`` applies the polynomial
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the odd polynomial that moves the singular values towards 1."""
 
@@ -103,8 +103,8 @@ class Muon(torch.optim.RAdam):
     """RAdam, but Muon (Jordan et al., 2024) for groups that set ``orthogonal``.
 
     Muon replaces the momentum of a matrix by roughly the nearest matrix with orthonormal rows or
-    columns. This is scaled to the size of an Adam step (Liu et al., 2025), so the same learning
-    rate suits matrices and all other parameters. Weight decay is decoupled.
+    columns. The result is scaled to the size of an Adam step (Liu et al., 2025), so the same
+    learning rate suits matrices and all other parameters. Weight decay is decoupled.
     """
 
     @torch.no_grad()
@@ -191,8 +191,8 @@ def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def schedule(progress: float, warmup: float) -> float:
-    """Return the learning rate as a fraction of its peak: a linear rise from 0.02 to 1, then a
-    linear fall to 0."""
+    """Return the learning rate as a fraction of its peak: a linear rise to 1, but at least
+    0.02, then a linear fall to 0."""
     if progress < warmup:
         return max(0.02, progress / warmup)
     return (1 - progress) / (1 - warmup)

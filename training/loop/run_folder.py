@@ -36,7 +36,8 @@ def write_metrics(
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of a run's metrics.jsonl, sorted by step. If a killed and resumed run wrote
-    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError."""
+    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError if
+    the file cannot be read."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for text in (folder / METRICS).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):

@@ -43,7 +43,7 @@ def prune(bits: int, blocks: int, positions: range) -> list[Layer]:
     """
     everything = list(range(1 << bits))
     addresses = torch.arange(1 << bits)[None, :, None]
-    sources = {  # for each address, the address of the element that the permutation moves there
+    sources = {  # by address: address of the element that the permutation moves there
         "deinterleave": deinterleave(addresses).flatten().tolist(),
         "interleave": interleave(addresses).flatten().tolist(),
         "none": everything,

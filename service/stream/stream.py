@@ -195,8 +195,7 @@ class Stream:
         events: list[Event] = []
         while len(probabilities):
             windows, offset_cents = self._next_run(len(probabilities))
-            # [heads, repeated_frames + new_frames, PITCHES]
-            frames = np.concatenate(probabilities[:windows], axis=1)
+            frames = np.concatenate(probabilities[:windows], axis=1)  # [heads, frames, PITCHES]
             probabilities = probabilities[windows:]
             if self._end_frame is not None:
                 oldest = self._frames - self._schedule.repeated_frames
@@ -311,8 +310,7 @@ class Stream:
 
     @property
     def behind_ms(self) -> float:
-        """Duration, in ms, of the audio that could have been processed but was not yet. Audio that
-        the look-ahead, the block and the resampler still hold back does not count."""
+        """Audio in ms that is not processed although its look-ahead and block are complete."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
 

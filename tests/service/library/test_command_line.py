@@ -1,0 +1,83 @@
+"""Tests of the command line of ``rse-transcribe``: usage errors, help, subcommands."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rse_transcribe import command
+from tests.service.library.test_command import album as album
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{empty}"], "no recordings in {empty}"),
+        (["{one}", "-o", "{empty}/gone/x.mid"], "there is no folder {empty}/gone"),
+        (
+            ["{one}", "-o", "x.ogg"],
+            "x.ogg should end in .mid, .midi, .json, .csv, .musicxml, .mxl, .xml, .pdf, or in /",
+        ),
+        (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
+        (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
+        (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be greater than 0, not 0.0"),
+        (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
+        (["{one}", "--bpm", "fast"], "argument --bpm: could not convert string to float"),
+        (["{one}", "--first-downbeat", "-1"], "first_downbeat_s must be greater than or equal to"),
+        (
+            ["{one}", "--bpm", "500"],
+            "argument --bpm: the tempo must be from 20 to 400 BPM",
+        ),
+        ([], "the following arguments are required: RECORDING"),
+    ],
+)
+def test_usage_error_is_one_line(
+    album: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    (tmp_path / "empty").mkdir()
+    names = {"empty": tmp_path / "empty", "one": album / "one.wav", "album": album}
+    with pytest.raises(SystemExit) as exit_info:
+        command.main([argument.format(**names) for argument in arguments])
+    assert exit_info.value.code == 2
+    output = capsys.readouterr().err
+    assert output.startswith(f"rse-transcribe: {message.format(**names)}")
+    assert output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("", "serve", "live", "keys", "keys new", "train", "train musicnet --preset live"),
+        *("evaluate", "evaluate real", "evaluate families", "evaluate scores"),
+        "evaluate musicnet",
+    ],
+)
+def test_help_fits_a_screen(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        command.main([*arguments.split(), "--help"])
+    assert exit_info.value.code == 0
+    output = capsys.readouterr().out
+    assert output.startswith(f"usage: rse-transcribe {arguments.partition(' ')[0]}")
+    assert len(output.splitlines()) <= 24
+    assert max(map(len, output.splitlines())) < 80
+
+
+def test_subcommand_returns_its_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["keys", "new", "a:b"]) == 2
+    assert command.main(["evaluate", "real", "--data-dir", str(tmp_path)]) == 1
+    assert "rse-transcribe evaluate: no audio" in capsys.readouterr().err
+
+
+def test_missing_extra_is_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.delitem(sys.modules, "training.run", raising=False)
+    assert command.main(["train", "--help"]) == 1
+    assert "pip install 'rse-transcribe[training]'" in capsys.readouterr().err

@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 from model.switch import depth_scaled, shuffles
 
-GATE_BIAS = 0.5  # released code: gates are slightly open at first
-SKIP_SCALE = 0.5  # released code: initial D, clamped to 0 ... 1
+GATE_BIAS = 0.5  # released code: gates are 62 % open at first
+SKIP_SCALE = 0.5  # released code: initial D; in use, D is clamped to 0 ... 1
 
 
 class GatedSwitchUnit(nn.Module):

@@ -101,7 +101,7 @@ def keep_amplitude(linear: nn.Linear, activation: str) -> None:
     activation are normally distributed with amplitude 1.
 
     If the entries of W are drawn independently and each row's mean is then subtracted, every output
-    has nearly the variance (inputs) Var(w) Var(g). After a GELU, Var(g) is
+    has nearly the variance k Var(w) Var(g) for k inputs. After a GELU, Var(g) is
     1/3 + 1/(2 pi sqrt(3)) - 1/(4 pi) = 0.346. The rows must sum to 0 because all layers of a half
     block share W. Otherwise the mean of g, 0.28, would add the same vector in every layer.
     """

@@ -4,7 +4,7 @@ Logits have the shape (batch, heads, FRAMES, PITCHES). Frame i of a window descr
 HOP * (i + 1) of the window. The heads are:
 
 - "frame": a note sounds;
-- "onset": a note starts (a triangle of 3 hops around the onset);
+- "onset": a note starts (1 at the onset, falling linearly to 0 at a distance of 3 hops);
 - "velocity": velocity of the note that starts here;
 - "offset": a note ends;
 - "pedal": position of the sustain pedal, the same at every pitch in range;

@@ -42,8 +42,9 @@ MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
 
 
 class HttpConnection(HttpToolsProtocol):
-    """HTTP connection that limits request heads to MAX_HEAD_BYTES and the idle timeout. The timeout
-    also applies to a request body that continues after the response."""
+    """HTTP connection that limits the size of a request head to MAX_HEAD_BYTES, and the time until
+    it is complete to the idle timeout. The timeout also applies to a request body that continues
+    after the response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -251,5 +252,5 @@ class DrainingServer(uvicorn.Server):
             logger.warning(
                 "timed out waiting for sessions=%d uploads=%d", sessions.count, uploads.count
             )
-        logger.info("drained in %.2f s", monotonic() - started_s)
+        logger.info("draining ended after %.2f s", monotonic() - started_s)
         self.should_exit = True

@@ -22,7 +22,9 @@ from service.workers.pool import WorkerPool
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
 MAX_RENDERED_SCORES = 2  # maximum number of scores that are rendered at once
-MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2  # maximum number of rendered and waiting scores
+# Maximum number of scores that wait or are being rendered, in total and per client. A client that
+# may have more uploads may also have more scores.
+MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2
 
 T = TypeVar("T")
 

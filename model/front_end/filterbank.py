@@ -2,8 +2,8 @@
 
 Frame i of a window describes sample HOP * (i + 1). Each kernel ends `lookahead` samples after this
 sample, and starts as early as its pitch requires. Kernels of low filters rise slowly and fall
-quickly, so low and high filters respond at the same time. Amplitudes from low to high are ``.``,
-``-`` and ``#``::
+quickly, so low filters respond only a little later than high filters. Amplitudes from low to high
+are ``.``, ``-`` and ``#``::
 
                                frame time
                                     |
@@ -81,8 +81,8 @@ class Filterbank(nn.Module):
 
         Maps (batch, samples) to (batch, bins, frames), where samples is a multiple of HOP, at least
         ``longest``, and frames = (samples - longest) / HOP + 1. The first frame describes sample
-        ``longest - lookahead``. Untrained, a full-scale sine in tune has a squared
-        magnitude of 1.
+        ``longest - lookahead``. In an untrained filterbank, a full-scale sine in
+        tune has a squared magnitude of 1.
         """
         blocks = audio.unflatten(1, (-1, HOP)).transpose(1, 2)  # (batch, HOP, blocks)
         frames = audio.shape[1] // HOP - self.longest // HOP + 1

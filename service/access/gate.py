@@ -2,9 +2,9 @@
 
 Any web page can open a websocket to any address. If the site's name resolves to 127.0.0.1 (DNS
 rebinding), the page even has the same origin as a service on that address. A service on loopback
-without keys therefore accepts only allowed host names. Every service rejects websockets and all
-requests except GET, HEAD and OPTIONS from pages of other sites, unless RSE_ALLOWED_ORIGINS lists
-them, and those whose `Origin` cannot be parsed. The page's files need no key.
+without keys therefore accepts only allowed host names. From pages of other sites, every service
+accepts only GET, HEAD and OPTIONS, unless RSE_ALLOWED_ORIGINS lists the site. An `Origin` that
+cannot be parsed counts as another site. The files of the service's own page need no key.
 
 This is plain ASGI, because the framework's middleware skips websockets.
 """

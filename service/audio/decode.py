@@ -44,18 +44,18 @@ class SampleArray:
 class AudioDecoder:
     """Decoder of a recording to mono float32 samples. Iterate once over its blocks, shape [n].
 
-    Corrupt parts and invalid samples (not finite, or far beyond full scale) become silence. If a
-    float file exceeds full scale, it is scaled to a peak of 1. The iteration raises ProtocolError
-    if the duration exceeds its limit, and after the last block if a part was corrupt or a sample
-    invalid.
+    Invalid samples (not finite, or far beyond full scale) become silence. Corrupt parts become
+    silence if timestamps show a gap of less than 10 s. Otherwise they are missing. If a float file
+    exceeds full scale, it is scaled to a peak of 1. The iteration raises ProtocolError if the
+    duration exceeds its limit, and after the last block if a part was corrupt or a sample invalid.
     """
 
     def __init__(
         self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
     ) -> None:
-        """Raises ProtocolError for an unsupported format or sample rate, a file without audio or in
-        which nothing can be decoded, and a duration above ``max_duration_s`` in the header or, for
-        float files, in the samples.
+        """Raises ProtocolError for an unsupported format or sample rate, for a file that has no
+        audio or cannot be decoded at all, and for a duration above ``max_duration_s`` in the header
+        or, for float files, in the samples.
 
         recording: samples, or a seekable file at its start, which is not closed.
         """

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from service.protocol.errors import ErrorCode, ProtocolError
 
-MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of 48 kHz float32
+MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of mono 48 kHz float32
 # Size of a session's waiting messages above which no more are read. Reading ahead lets the server
 # answer a ping that follows the waiting messages.
 MAX_READ_AHEAD_BYTES = 1024 * 1024

@@ -115,7 +115,7 @@ class Connection:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the latest message; 0 while reading is paused."""
+        """Seconds since the latest message; 0 while messages wait to be processed."""
         return 0.0 if self._is_paused else self._loop.time() - self._message_s
 
     @property

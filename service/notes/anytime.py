@@ -1,12 +1,12 @@
 """Tracks notes in anytime mode, which sends a note once its confidence passes a threshold.
 
 Successive windows predict the same frames again, with more future audio each time. The tracker
-decodes the newest frame n of each window and the columns - 1 frames before it. A window with
+decodes the newest frame n of each window and the ``columns`` - 1 frames before it. A window with
 several new frames is decoded as if a separate window had ended at each new frame. Monophonic music
 and singers are decoded like polyphonic music, because the best path would need later frames. For
 one pitch, let
 
-    o_n[f], y_n[f]    the onset and frame probability that window n gives frame f
+    o_n[f], y_n[f]    the onset and frame probabilities that window n gives frame f
     p_n[f]            the probability that a note starts at f, a peak of o_n: o_n[f], or less at
                       overtones (``Tracker._onset_probability``)
     A                 the age n - f at which a frame has its full look-ahead (``last_age``)
@@ -22,11 +22,12 @@ When window n arrives, the pitch
 
       f >= free,    p_n[f] >= T(n - f),    max of y_n[f ... min(f + r, n)] >= frame_on_threshold;
 
-* starts again under the same conditions if it already sounds. The old note ends where the evidence
-  that it sounds was greatest (``service.notes.base_tracker``), or where the new note starts if that
-  is earlier;
-* ends where this evidence was greatest. The evidence of frame f is y_n[f] of the window in which
-  the frame has the age min(OFFSET_AGE, A). The probability of younger frames is often too low.
+* starts again under the same conditions if it already sounds. The old note ends where the sum of
+  the evidence that it sounds was greatest (``service.notes.base_tracker``), or where the new note
+  starts if that is earlier;
+* ends where this sum was greatest. Frame f contributes to it with the probabilities of the window
+  in which the frame has the age min(OFFSET_AGE, A). The probability of younger frames is often
+  too low.
 
 A clear onset therefore starts its note at once. An uncertain onset starts its note after the full
 look-ahead at the latest. ``training.shipping.anytime_thresholds`` chooses T(a): the lowest
@@ -72,7 +73,7 @@ class AnytimeTracker(Tracker):
         self._next = 0  # first column of the next window
         self._shown = 0  # number of columns in the block
         self.history_frames = WAIT + self._offset_age
-        # The time of an onset may be half a frame before its frame, and is then corrected.
+        # The time of an onset may precede its frame by half a frame and by a negative correction.
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, WAIT + self._offset_age - last_age)
 
@@ -88,7 +89,8 @@ class AnytimeTracker(Tracker):
         return {p: int(self._earliest[p]) for p in pitches if p not in self._sounding}
 
     def read(self, block: NDArray[np.float32], new: int, offset_cents: float = 0.0) -> None:
-        """Accept a block, [heads, columns - 1 + new, 128], or less at the end of a stream."""
+        """Accept a block, [heads, columns - 1 + new, 128], or fewer frames at the end of a
+        stream."""
         self._shown = block.shape[1]
         before = max(0, self.columns - 1 - self._pushed)
         missing = self.columns - 1 + new - self._shown

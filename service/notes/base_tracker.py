@@ -6,13 +6,15 @@ probabilities of its pitch, and b and w the bias and the offset weight of its in
 
     log(y / (1 - y)) + b - w max(0, log(z / (1 - z)) + OFFSET_ODDS)
 
-over the note's frames before f. The frame probability of a ringing string falls slowly, so its
-offset depends on z. The note ends at the maximum once the sum has fallen by DROP below it, or WAIT
-frames after it. The tracker stores only the fall from the maximum, which restarts from 0 at each
-new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT frames. At least
-the first ``min_note_frames`` frames of a note count as sounding. UPDATE_S after an onset, the
-instrument of the note and its bias may change. If the sum has then fallen by DROP_BEFORE_UPDATE,
-the note ends. Otherwise the sum restarts.
+over the note's frames before f. While the pedal is down, the pedal's bias of the instrument is
+added to b. The frame probability of a ringing string falls slowly, so its offset depends on z.
+
+The note ends at the maximum of the sum. This is decided once the sum has fallen by DROP below the
+maximum, or WAIT frames after it. The tracker stores only the fall from the maximum, which restarts
+from 0 at each new maximum (Page's CUSUM test), so a resumed tracker needs only the latest WAIT
+frames. At least the first ``min_note_frames`` frames of a note count as sounding. UPDATE_S after an
+onset, the instrument of the note and its bias may change. If the sum has then fallen by
+DROP_BEFORE_UPDATE, the note ends. Otherwise the sum restarts.
 """
 
 import math

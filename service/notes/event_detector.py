@@ -73,7 +73,7 @@ class EventDetector:
         self._pedal_row = tracked.index("pedal") if "pedal" in heads else None
         self._presses = deque([0.0] * PEDAL_FRAMES, PEDAL_FRAMES)  # silence precedes a stream
         self._pressed = False
-        self._resumed = 0  # an earlier session decided the frames before this one
+        self._resumed = 0  # first frame that no earlier session has decided
         self.columns = self._tracker.columns
         self.on_delay_frames = self._tracker.on_delay_frames
         self.off_delay_frames = self._tracker.off_delay_frames
@@ -123,7 +123,7 @@ class EventDetector:
         """
         decoded = as_probabilities(probabilities[self._rows])
         before = self.columns - 1
-        first_settled = before - self._tracker.last_age  # first column that now has full look-ahead
+        first_settled = before - self._tracker.last_age  # its look-ahead has just become full
         new = decoded.shape[1] - before if block_frames is None else block_frames
         settled = decoded[:, first_settled : first_settled + new]
         new = settled.shape[1]
@@ -183,7 +183,7 @@ class EventDetector:
         return self._last(end_frame, self._tracker.finish(end_frame))
 
     def close(self) -> list[Event]:
-        """End all notes at the last decided frame, and release the pedal."""
+        """End all notes at the first undecided frame or earlier, and release the pedal."""
         frame = self._tracker.decided_frames
         return self._last(frame, self._tracker.end_all(frame))
 

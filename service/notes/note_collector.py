@@ -1,4 +1,4 @@
-"""Collects the completed notes of a performance, and writes them to MIDI files."""
+"""Collects the completed notes of a performance, and converts them to a MIDI file."""
 
 from __future__ import annotations
 

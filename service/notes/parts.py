@@ -1,7 +1,7 @@
 """Settles the instrument labels of a complete recording: one performer has one instrument.
 
 Labels of single notes are uncertain, so the notes of a soloist may have several labels. The
-instrument with the most notes certainly plays. Another instrument plays too if it has at least
+instrument with the most notes counts as playing. Another instrument counts too if it has at least
 MIN_SHARE of the notes, and others sound together with it for at least MIN_OVERLAP of its time.
 Notes of all other instruments are reassigned, unless their instrument leads their section:
 

@@ -18,9 +18,9 @@ before f, at most PAST_FRAMES. The gain of the note is then
 
 A note_on is sent AHEAD_FRAMES after the first frame of the note. The note gets the semitone with
 the largest sum of frame probabilities until the path leaves its first state, over at least
-MIN_FRAMES. Each probability is weighted with the square of its frame's index in the note, because
-many notes start with a glide. All gains are integers in float64, so that their sums are exact and
-do not depend on the frame at which a sum starts.
+MIN_FRAMES. Each probability is weighted by the square of its frame's number in the note, from 1,
+because many notes start with a glide. All gains are integers in float64, so that their sums are
+exact and do not depend on the frame at which a sum starts.
 """
 
 from collections.abc import Iterable
@@ -88,8 +88,8 @@ class SungLine:
         self._curve, self._paths = curve, None
 
     def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
-        """Return the gains of the paths that start at frame i of the block; None if silence gains
-        more than any note."""
+        """Return the gains of the paths that frame i of the block decides, which start AHEAD_FRAMES
+        before it; None if silence gains more than any note."""
         column = PAST_FRAMES + i
         span = slice(column, column + AHEAD_FRAMES + 1)
         if self._curve[_GAIN, span].max() < 0:
@@ -116,7 +116,7 @@ class SungLine:
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]
         past = np.zeros((len(pitch) + 1, len(states)))
         np.cumsum(near, axis=0, out=past[1:])
-        block = PAST_FRAMES - first  # first column of the block
-        gains = near[block:] + (gain - CAP * weight)[block:, None]
+        begin = PAST_FRAMES - first  # where the first paths start, relative to ``first``
+        gains = near[begin:] + (gain - CAP * weight)[begin:, None]
         bias = np.zeros(len(gains) - AHEAD_FRAMES)
-        return first, past, *best_paths(gains, cost[block:, None], bias)
+        return first, past, *best_paths(gains, cost[begin:, None], bias)

@@ -4,10 +4,10 @@
 
 * starts at frame n - r if its onset probability has a peak there that reaches the onset threshold,
   and its frame probability reaches ``frame_on_threshold`` in one of the frames n - r to n;
-* starts again at such a peak if it already sounds. The old note ends where the evidence that it
-  sounds was greatest (``service.notes.base_tracker``), or where the new note starts if that is
-  earlier;
-* ends where this evidence, from the frames up to n - r, was greatest.
+* starts again at such a peak if it already sounds and its last onset is at least
+  ``min_note_frames`` earlier. The old note ends where the sum of the evidence that it sounds was
+  greatest (``service.notes.base_tracker``), or where the new note starts if that is earlier;
+* ends where this sum, over the frames up to n - r, was greatest.
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
 in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. In each
@@ -71,7 +71,7 @@ class NoteTracker(Tracker):
         self._is_polyphonic = self._monophony is None
         self._polyphonic: list[bool] = []  # by frame of the block
         self._onset_pitches: dict[int, list[int]] = {}  # by column of the block
-        # The time of an onset may be half a frame before its frame, and is then corrected.
+        # The time of an onset may precede its frame by half a frame and by a negative correction.
         self.on_delay_frames = self._ahead + 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, ONSET_RADIUS + WAIT)
 

@@ -96,7 +96,8 @@ def analyse(
     as steady at any confidence.
 
     Args:
-        reported: beats that were reported live. They are used unchanged, with their gaps filled.
+        reported: beats that were reported live. They are used unchanged, with their gaps filled,
+            unless they are too few (``fill_gaps``).
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)

@@ -6,8 +6,8 @@ with known beats (training/RESULTS.md).
 
 A dynamic program over tempo and phase finds the best beats. A state consists of the time of a beat,
 the time since the beat before it, and the subdivision of this time into two or three parts. A step
-from one beat to the next gains the log likelihood of the chords between the two beats. Its cost
-grows with the change of the tempo, so that the beats can follow a rubato.
+from one beat to the next gains the log likelihood of the chords between the two beats. A larger
+change of the tempo costs more, so that the beats follow a rubato but do not jump.
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ _SNAP_S = 0.05  # a beat this close to a chord moves to the chord
 # Agreement of phases by chance, its increase if chords are few, and the excess over chance at which
 # the confidence is 1.
 _CHANCE, _FEW, _CLEAR = 0.2, 3.0, 0.3
-_SMOOTHED = 2  # number of beats before and after a beat with which it is averaged
+_SMOOTHED = 2  # beats before and after a beat with which it is averaged; more if chords are sparse
 
 
 class Chords(NamedTuple):
@@ -224,7 +224,8 @@ def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:
 
 
 def _explained(features: F64, sub: int, lag: int) -> F64:
-    """Return the log likelihood of chords if the beat ends 0, 1, ... steps later, [chords, lag]."""
+    """Return the log likelihood, [chords, lag], of each chord if its beat ends 0, 1, ... steps
+    after the chord."""
     beat_s = lag * STEP_S
     logs = np.logaddexp(class_log_probabilities(features, sub, beat_s), _FLOOR)
     back_s = np.arange(lag) * STEP_S
@@ -241,7 +242,8 @@ def _explained(features: F64, sub: int, lag: int) -> F64:
 
 
 def _lags(bpm: float | None = None) -> I64:
-    """Return the possible beat lengths in steps. With ``bpm``, they differ from it by up to 8 %."""
+    """Return the possible beat lengths in steps. With ``bpm``, they cover the lengths within 8 % of
+    its beat, rounded to steps."""
     shortest, longest = SHORTEST_S, LONGEST_S
     if bpm is not None:
         shortest, longest = 60 / bpm * 0.92, 60 / bpm * 1.08

@@ -1,8 +1,8 @@
 """Finds the chord symbols of a performance, such as C, Am7 and F/A.
 
-Each beat has a weight for each pitch class and a bass note. A dynamic program finds the sequence
-of chords with the lowest total cost. A change of chord costs more within a bar than at its start,
-so that passing notes do not change the symbol.
+Each beat has a bass note, if any, and a weight for each pitch class. A dynamic program finds the
+sequence of chords with the lowest total cost. A change of chord costs more within a bar than at its
+start, so that passing notes do not change the symbol.
 """
 
 from itertools import product

@@ -42,14 +42,14 @@ _OPTIONS = {
     "svgFormatRaw": True,  # line breaks between elements would appear as spaces in a title
     "smuflTextFont": "none",
 }
-# verovio writes the accidentals of chord symbols in its music font, which the page and the PDF do
-# not have. These accidentals are replaced by Unicode characters in the text font.
+# verovio writes the accidentals of chord symbols in its music font, which the web page and the
+# PDF do not have. These accidentals are replaced by Unicode characters in the text font.
 _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
 _TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
-_TEXT_FONT = "Libertinus Serif"  # part of typst; the page has a subset
+_TEXT_FONT = "Libertinus Serif"  # part of typst; the web page has a subset
 _ENDLESS = 60_000  # tenths of a mm: height of a single page, which verovio reduces to its content
 
 
@@ -186,7 +186,8 @@ class ScoreDocument:
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 
     def save(self, path: Path) -> None:
-        """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError."""
+        """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError,
+        and for a PDF also ValueError (see ``svg``) or ScoreExtraMissing."""
         match path.suffix.lower():
             case ".pdf":
                 file = self.pdf()

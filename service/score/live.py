@@ -31,7 +31,8 @@ _COVERED = 0.5  # minimum share of a performance with beats; below it, the rhyth
 
 @dataclass(frozen=True, slots=True)
 class LiveBeat:
-    """A reported beat. ``place``: position in the bar, from 0. ``Beats`` has the other fields."""
+    """A reported beat. ``place``: position in the bar, from 0. See ``Beats`` for the other
+    fields."""
 
     time_s: Annotated[float, Field(ge=-MAX_PICKUP_S, le=86_400)]
     place: Annotated[int, Field(ge=0, lt=MAX_BEATS_PER_BAR)]
@@ -60,7 +61,7 @@ class LiveBeats:
 
         Args:
             notes: [notes, 4] onset and offset in s (infinite while a note sounds), MIDI pitch,
-                velocity of all notes in the ``CONTEXT_S`` before ``due_s``, in any order.
+                velocity of all notes from ``CONTEXT_S`` before ``due_s`` on, in any order.
             until_s: time before which all onsets and offsets are decided.
         """
         count = len(self.reported)
@@ -125,7 +126,8 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
 
 def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
     """Return the reported beats with their gaps filled. A long gap is filled with complete bars.
-    Return None if the reported beats cover too little of the performance.
+    Return None if there are fewer than ``MIN_CHORDS`` beats, or they cover too little of the
+    performance.
 
     Args:
         sounding_s: duration of the performance without its long pauses.

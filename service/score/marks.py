@@ -10,7 +10,7 @@ import numpy as np
 from service.score.beats import smoothest
 from service.score.voices import Bars, Chord
 
-LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # velocity relative to the median of the part
+LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # mean velocity of a bar relative to their median
 _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
 _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord

@@ -27,7 +27,7 @@ from service.score.voices import Bars, Chord, index_at, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
 _TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
-USUAL_CLEFS = {  # the first clef is preferred; other instruments use treble and bass clefs
+USUAL_CLEFS = {  # the nearest clef is used; other instruments use treble and bass clefs
     **dict.fromkeys(_TREBLE, ("Treble",)),
     "plucked": ("Treble8vb", "Bass8vb"),
     "viola": ("Alto", "Treble"),

@@ -18,7 +18,7 @@ FREE_GRIDS = {8: 0.0}
 # The finest grids are used only if at least this share of the beats needs them.
 _FINEST, _MIN_SHARE = (8, 12), 0.25
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error, in sigmas
-_SWITCH = 0.5  # cost of a change between two and three parts
+_SWITCH = 0.5  # cost of a change between numbers of parts with and without the factor three
 _MERGED = 1.0  # cost of two chords at one position of the grid
 _EARLY = 0.1  # in beats: an onset at most this much before a beat belongs to it
 MAX_GRACE_S = 0.09  # maximum time from a grace note to the next chord
@@ -101,7 +101,8 @@ def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> 
 def _most_likely(
     places: Sequence[Sequence[float]], sigma: Sequence[float], grids: Mapping[int, float]
 ) -> I64:
-    """Return the number of parts of each beat. A change between two and three parts has a cost.
+    """Return the number of parts of each beat. A change between a number that is divisible by three
+    and one that is not has a cost (``_SWITCH``).
 
     Args:
         places: positions of the chords in each beat, from -_EARLY to 1 - _EARLY.

@@ -181,7 +181,7 @@ class Rhythm:
             half = beat + _HALF  # rests within a beat are split at its middle
             is_cut = rest and plain and begin < half < end < begin + 1
             return half if is_cut else end
-        if begin > beat:  # a note of one beat that starts at half a beat is not split
+        if begin > beat:  # syncopated notes of one beat are split only at the middle of the bar
             syncope = plain and not rest and begin - beat == _HALF and end - begin == 1
             return end if syncope and beat + 1 != middle else Fraction(beat + 1)
         if rest:

@@ -76,10 +76,11 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
 
 
 def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
-    """Yield the cost and frets of fingerings of a chord, with all of its notes or without one note.
-    A note may be omitted if it is a semitone from another note, because one of the two is often
-    false. If every fingering of the complete chord needs a fret above _OCTAVE, any note may be
-    omitted, because a single false note would move an open chord up the neck."""
+    """Yield the cost and frets of fingerings of a chord, with all of its notes or, if it has three
+    or more, without one note. A note may be omitted if it is a semitone from another note, because
+    one of the two is often false. If every fingering of the complete chord needs a fret above
+    _OCTAVE, any note may be omitted, because a single false note would move an open chord up the
+    neck."""
     complete = list(_frets(pitches[::-1]))
     yield from ((0.0, frets) for frets in complete)
     is_low = any(

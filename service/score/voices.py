@@ -170,7 +170,8 @@ def _cut(beats: float) -> float:
 
 
 def _cut_off(onsets: Sequence[float], rows: Sequence[Sequence[Sounding]]) -> F64:
-    """Return the number of beats that are cut off from each row if one voice plays the rows."""
+    """Return the number of beats by which the notes of each row are cut off, or prolonged to the
+    end of their chord, if one voice plays the rows."""
     lost, following = np.zeros(len(rows)), np.inf
     for place in range(len(rows) - 1, -1, -1):
         if rows[place]:

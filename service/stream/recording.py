@@ -49,7 +49,8 @@ class TranscriptionResult:
         return midi_file(self.notes, self.pedal, tempo)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of a JSON response, except the fields of ``describe_options``."""
+        """Return the fields of a JSON response, except ``chords`` and the fields of
+        ``describe_options``."""
         return {
             "notes": [
                 {name: value for name, value in asdict(note).items() if value is not None}
@@ -153,7 +154,7 @@ def transcribe_recording(
         sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
 
     Raises:
-        ProtocolError: the recording is not audio, empty, too long or corrupt, or has invalid
+        ProtocolError: the recording is empty, too long, corrupt or not audio, or has invalid
             samples, an unsupported sample rate, or too many notes (see its ``code``).
         EngineError: the model failed.
     """

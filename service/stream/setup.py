@@ -78,8 +78,8 @@ class Delay:
     """Guaranteed maximum delay of events in ms.
 
     Attributes:
-        note_on_median_ms: median delay of note_on. None in block mode, or if the card of the model
-            lacks it.
+        note_on_median_ms: median delay of note_on. None in block mode, or if the model's card lacks
+            ``usual_onset_age``.
     """
 
     note_on_ms: float

@@ -37,7 +37,7 @@ from service.stream.windows import (
 )
 
 MAX_NOTES = 200_000  # maximum number per session or recording, which bounds the memory
-MAX_RUN_FRAMES = 128  # maximum number of frames processed at once
+MAX_RUN_FRAMES = 128  # maximum number of frames that the event detector processes at once
 
 
 class Stream:
@@ -151,7 +151,7 @@ class Stream:
 
     @property
     def pending_windows(self) -> int:
-        """Number of windows whose samples have arrived, but that were not yet returned."""
+        """Number of windows whose samples have arrived, but which have not been returned yet."""
         if self._end_frame is not None:
             return self._end_blocks - self._blocks
         complete = self._schedule.complete(self._ratio.outputs(self._received))
@@ -281,8 +281,8 @@ class Stream:
     @property
     def frames_after_pending(self) -> int:
         """Value of ``frames`` once all pending windows have been processed."""
-        pending = self._schedule.first_frame(self._blocks + self.pending_windows)
-        return max(pending, self._point.frames)
+        frames = self._schedule.first_frame(self._blocks + self.pending_windows)
+        return max(self._point.frames, min(frames, self._end_frame or frames))
 
     @property
     def processed_samples(self) -> int:
@@ -345,6 +345,6 @@ class Stream:
     def _record(self, events: list[Event]) -> list[Event]:
         self.collector.add(events)
         if self.error is None and self.collector.completed_count > self._max_notes:
-            message = f"more than {self._max_notes:.0f} notes in one session"
+            message = f"more than {self._max_notes:.0f} notes"
             self.error = ProtocolError(ErrorCode.TOO_MANY_NOTES, message)
         return events

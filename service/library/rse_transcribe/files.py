@@ -65,7 +65,7 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
 
 def _search(folder: Path, inputs: Inputs, visited: set[str]) -> None:
     """Add the files of a folder to the inputs. visited: real paths of the folders that have been
-    searched, which is updated."""
+    searched; this set is updated."""
 
     def on_error(error: OSError) -> None:
         inputs.errors.append(f"{error.filename}: {error.strerror}")

@@ -48,7 +48,8 @@ _SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; more is 
 
 
 class IncompleteError(ValueError):
-    """Part of a recording is corrupt. ``transcription`` has the notes of the valid audio."""
+    """A recording was not transcribed completely, usually because a part of it is corrupt.
+    ``transcription`` has the notes of the rest."""
 
     def __init__(self, reason: object, transcription: Transcription) -> None:
         super().__init__(str(reason), transcription)  # the arguments that pickle preserves
@@ -75,9 +76,9 @@ class Transcriber:
         """Raises ValueError if the weights or the device do not exist, and EngineError or OSError
         if a process fails to start.
 
-        worker_processes: maximum number of processes. Two or more replace the threads on Linux if
-            the network runs on a CPU with several cores. They are faster, but take seconds to start
-            and need 0.2 GB each. 0 or 1 means threads.
+        worker_processes: maximum number of processes. With 0 or 1, threads compute the recordings.
+            On Linux, two or more processes compute them instead if the network runs on a CPU with
+            several cores. They are faster, but take seconds to start and need 0.2 GB each.
         """
         network = as_model(model, device)
         cores = available_cores()
@@ -186,8 +187,8 @@ def transcribe(
         sample_rate: integer sample rate of an array, 4,000 to 384,000 Hz. Ignored for files.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
             ``auto`` means ``live``.
-        lookahead_ms: duration of the audio that follows a frame and is used to predict it. Values
-            outside 46 to 372 ms are limited to this range.
+        lookahead_ms: duration of the audio that follows a frame and is used to predict it. It
+            must be above 0. Other values outside 46 to 372 ms are limited to this range.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.
         instruments: names in ``model.config.INSTRUMENTS`` to which notes are assigned, as a
             sequence or a comma-separated string. None or empty means all.

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from itertools import chain
 from typing import Any, BinaryIO
@@ -52,12 +51,15 @@ def transcribe(
 
     Raises:
         ServiceError: the service returned no result.
-        IncompleteError: part of the recording is corrupt.
-        ValueError: the address of the service is invalid.
+        IncompleteError: the service transcribed only a part of the recording, because the rest is
+            corrupt or exceeds a limit, or the model failed.
+        OSError: the file cannot be opened.
+        ValueError: the address of the service or the API key is invalid.
     """
     rejections = 0
     with open_file(recording) as file, progress_bar(file) as bar:
         while True:
+            file.seek(0)
             try:
                 return _collect(_request(file, url, options), lambda part: bar.update(part - bar.n))
             except ServiceError as error:
@@ -67,7 +69,6 @@ def transcribe(
                 if rejections == 1:
                     on_wait(f"{error}; waiting")
                 time.sleep(error.retry_after_s)
-                file.seek(0)
 
 
 def _collect(
@@ -117,6 +118,9 @@ def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[d
         connection = make_connection(parts.netloc, timeout=SILENCE_TIMEOUT_S)
     except HTTPException:  # raised above, or because the port is not a number
         raise ValueError(f"invalid service address: {url!r}") from None
+    key = os.environ.get("RSE_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("RSE_KEY is not an API key: it contains invalid characters")
     fields = {name: "true" if value is True else value for name, value in options.items() if value}
     query = urlencode({**fields, "answer": "ndjson", "updates": "true"}, doseq=True)
     try:
@@ -126,7 +130,8 @@ def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[d
         hint = "; `rse-transcribe serve` starts a service" if refused else ""
         raise ServiceError(f"cannot connect to {parts.netloc}: {error}{hint}") from error
     try:
-        yield from _response_lines(connection, f"{parts.path.rstrip('/')}{PATH}?{query}", file)
+        target = f"{parts.path.rstrip('/')}{PATH}?{query}"
+        yield from _response_lines(connection, target, file, key)
     except (OSError, HTTPException, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error
     finally:
@@ -134,17 +139,16 @@ def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[d
 
 
 def _response_lines(
-    connection: HTTPConnection, target: str, file: BinaryIO
+    connection: HTTPConnection, target: str, file: BinaryIO, key: str
 ) -> Iterator[dict[str, Any]]:
     boundary = uuid4().hex
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    if key := os.environ.get("RSE_KEY"):
+    if key:
         headers["Authorization"] = f"Bearer {key}"
     disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
     head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
-    chunks = iter(partial(file.read, _CHUNK_BYTES), b"")
     try:
-        form = chain([head], chunks, [f"\r\n--{boundary}--\r\n".encode()])
+        form = chain([head], _chunks(file), [f"\r\n--{boundary}--\r\n".encode()])
         connection.request("POST", target, form, headers)
     except (BrokenPipeError, ConnectionResetError):
         pass  # the service has rejected the recording, and its response states the reason
@@ -159,3 +163,13 @@ def _response_lines(
         message = f"the service responded with {response.status} {response.reason}"
     delay_s = response.getheader("Retry-After", "")
     raise ServiceError(message, float(delay_s) if delay_s.isdigit() else None)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the content of a file. Raises ServiceError, which no caller takes for a lost
+    connection."""
+    try:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+    except OSError as error:
+        raise ServiceError(f"cannot read the recording: {error}") from error

@@ -58,16 +58,16 @@ class Stream:
             sample_rate: sample rate of the blocks, an integer from 4,000 to 384,000 Hz.
             model, device, instruments, tuning_hz: as in ``transcribe``.
             lookahead_ms: duration of the audio that follows a frame and is used to predict it.
-                Values outside 46 to 372 ms are limited to this range. ``note_on_delay_ms`` is the
-                total delay.
+                It must be above 0. Other values outside 46 to 372 ms are limited to this range.
+                ``note_on_delay_ms`` is the total delay.
             block_frames: number of new frames per window, 1 to 32. Larger values need less
                 computing time, but add delay. It is unrelated to the blocks passed to ``push``.
             bends: True to return the pitch of sounding notes for each frame, as ``BendEvent``.
             updates: True to return pedal events and corrected instruments.
 
         Raises:
-            ValueError: the weights, the device or an instrument do not exist, or a number is out of
-                range.
+            ValueError: the weights are missing, the device or an instrument does not exist, or a
+                number is out of range.
             RuntimeError: this process was forked after its parent opened a transcriber or a
                 stream.
         """

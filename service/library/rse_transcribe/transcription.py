@@ -82,7 +82,8 @@ class Transcription:
         """Write a file. Its suffix determines the format: ``.mid`` or ``.midi``, ``.json`` (like
         the response of ``POST /transcribe``), ``.csv``, or a score (``.musicxml``, ``.xml``,
         ``.mxl``, ``.pdf``). Only MIDI files use ``tempo`` (see ``midi``). Raises ValueError if the
-        suffix is unknown or the tempo is out of range, and OSError if the file cannot be written.
+        suffix is unknown or the tempo is out of range, ImportError if a PDF needs the extra
+        ``score``, and OSError if the file cannot be written.
         """
         path = Path(path)
         match path.suffix.lower():

@@ -1,5 +1,7 @@
 """Tests of ``rse-transcribe --server``: its output files, retries and error messages."""
 
+import errno
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
-    monkeypatch.setenv("RSE_KEY", KEY)
+    monkeypatch.setenv("RSE_KEY", KEY + "\n")  # as read from a file
     soundfile.write(tmp_path / "song.flac", melody(), RATE_HZ)
     return tmp_path / "song.flac"
 
@@ -79,11 +81,11 @@ def test_busy_service_is_retried(
     send_request = remote._response_lines
     errors = [remote.ServiceError("no slot is free", 0.0)] * rejections
 
-    def respond(connection: Any, target: str, file: BinaryIO) -> Iterator[dict[str, Any]]:
+    def respond(connection: Any, target: str, file: BinaryIO, key: str) -> Iterator[dict[str, Any]]:
         if errors:
             file.read(1000)
             raise errors.pop()
-        return send_request(connection, target, file)
+        return send_request(connection, target, file, key)
 
     monkeypatch.setattr(remote, "_response_lines", respond)
     assert command.main([str(song), "--server", url]) == status
@@ -97,3 +99,24 @@ def test_invalid_address_is_reported(
 ) -> None:
     assert command.main([str(song), "--server", url]) == 1
     assert f"invalid service address: {url!r}" in capsys.readouterr().err
+
+
+def test_invalid_key_is_not_printed(
+    url: str, song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RSE_KEY", "rse_geheim\u00df")
+    assert command.main([str(song), "--server", url]) == 1
+    output = capsys.readouterr().err
+    assert "RSE_KEY is not an API key" in output
+    assert "geheim" not in output
+
+
+def test_unreadable_recording_is_not_a_lost_connection(url: str, song: Path) -> None:
+    class Unreadable(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if size:
+                raise OSError(errno.EIO, "input/output error")
+            return b""
+
+    with pytest.raises(remote.ServiceError, match="cannot read the recording: .*input/output"):
+        remote.transcribe(Unreadable(song.read_bytes()), url, {}, print)

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from model.commands import documented_parser
-from model.storage import write_atomically
+from model.storage import read_card, write_atomically
 from training import run
-from training.loop.run_folder import STATE
+from training.loop.run_folder import STATE, saved_weights
 
 
 def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -37,7 +37,7 @@ def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
 def final_metrics(folder: Path) -> dict[str, float]:
     """Return the metrics of the validation at the last step of a run. Raises ValueError if the run
     has not reached this step, or was interrupted before the validation."""
-    card = json.loads((folder / "last.json").read_text())
+    card = read_card(saved_weights(folder, "last"))
     step, steps = card["training"]["steps"], card["training"]["loop"]["steps"]
     metrics: dict[str, float] = card["validation"]  # empty without a validation
     if step < steps or not metrics:

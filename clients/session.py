@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -17,6 +16,7 @@ from clients.events import (
 )
 from clients.performance import ResumablePerformance
 from service.protocol.client_messages import Flush, Keepalive, Stop, to_json
+from service.protocol.command_line import api_key
 from service.protocol.server_messages import (
     Done,
     Draining,
@@ -30,7 +30,6 @@ from service.protocol.server_messages import (
 
 WEBSOCKET_PATH = "/ws/transcribe"
 # The key is not an argument, because other users of the machine can see command lines.
-KEY_VARIABLE = "RSE_KEY"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
 # Maximum size of a message. ``done`` contains a MIDI file of at most 200,000 notes. In base64, a
@@ -59,7 +58,10 @@ def websocket_url(url: str) -> str:
 
 async def open_socket(url: str, start: str) -> ClientConnection:
     """Connect, with the API key in ``$RSE_KEY``, and send ``start``. Raises ConnectError."""
-    key = os.environ.get(KEY_VARIABLE)
+    try:
+        key = api_key()
+    except ValueError as error:
+        raise ConnectError(str(error)) from None
     try:
         socket = await connect(
             url,

@@ -21,6 +21,7 @@ from clients.client import TranscriptionClient
 from clients.events import Event
 from service.access.keys import hash_key
 from service.protocol.client_messages import Start, to_json
+from service.protocol.command_line import KEY_VARIABLE
 from service.protocol.options import Encoding
 from service.settings import Settings
 from tests.clients.test_client import assert_no_stuck_note, collect
@@ -77,7 +78,7 @@ def client_of(url: str) -> TranscriptionClient:
 def _long_timeouts_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
     monkeypatch.setattr(session, "OPEN_TIMEOUT_S", TIMEOUT_S)
-    monkeypatch.setenv(session.KEY_VARIABLE, KEY)
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
 
 
 async def fill(stack: AsyncExitStack, url: str, count: int) -> None:

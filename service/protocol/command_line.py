@@ -10,6 +10,8 @@ from pathlib import Path
 
 from model import commands
 
+KEY_VARIABLE = "RSE_KEY"  # environment variable with the API key of a client
+
 
 def add_result_options(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace existing files")
@@ -23,6 +25,15 @@ def add_result_options(parser: ArgumentParser) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip().lower()))
+
+
+def api_key() -> str:
+    """Return the API key in ``$RSE_KEY``; empty if there is none. Raises ValueError, with a message
+    that does not contain the key, if the key cannot be sent in a header."""
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError(f"{KEY_VARIABLE} is not an API key: it contains invalid characters")
+    return key
 
 
 def escape_names() -> None:

@@ -22,8 +22,9 @@ from clients.events import (
     TranscriptionError,
 )
 from clients.midi import Note
-from clients.session import MAX_SERVER_MESSAGE_BYTES, websocket_url
+from clients.session import MAX_SERVER_MESSAGE_BYTES, open_socket, websocket_url
 from service.protocol.client_messages import Start
+from service.protocol.command_line import KEY_VARIABLE
 from service.protocol.midi_file import midi_file
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
@@ -131,6 +132,14 @@ async def test_rejections_state_whether_to_retry(status: HTTPStatus, retryable: 
         with pytest.raises(ConnectError) as caught:
             await TranscriptionClient(service.url, OPTIONS).connect()
     assert caught.value.retryable is retryable
+
+
+async def test_an_invalid_key_is_not_part_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "rse_geheim\u00df")
+    with pytest.raises(ConnectError, match="not an API key") as caught:
+        await open_socket("ws://127.0.0.1:1", "{}")
+    assert "geheim" not in str(caught.value)
+    assert not caught.value.retryable
 
 
 async def test_a_cancelled_connect_leaves_no_task() -> None:

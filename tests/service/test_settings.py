@@ -5,7 +5,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from clients.session import KEY_VARIABLE
+from service.protocol.command_line import KEY_VARIABLE
 from service.settings import Settings, unknown_variables
 from tests.paths import REPOSITORY
 

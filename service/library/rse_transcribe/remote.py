@@ -18,6 +18,7 @@ from rse_transcribe.recordings import IncompleteError, open_file, progress_bar
 from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
+from service.protocol.command_line import api_key
 from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
 
@@ -118,9 +119,7 @@ def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[d
         connection = make_connection(parts.netloc, timeout=SILENCE_TIMEOUT_S)
     except HTTPException:  # raised above, or because the port is not a number
         raise ValueError(f"invalid service address: {url!r}") from None
-    key = os.environ.get("RSE_KEY", "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError("RSE_KEY is not an API key: it contains invalid characters")
+    key = api_key()
     fields = {name: "true" if value is True else value for name, value in options.items() if value}
     query = urlencode({**fields, "answer": "ndjson", "updates": "true"}, doseq=True)
     try:
@@ -166,8 +165,8 @@ def _response_lines(
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of a file. Raises ServiceError, which no caller takes for a lost
-    connection."""
+    """Yield the content of a file. Raises ServiceError if the file cannot be read. An OSError would
+    be reported as a lost connection."""
     try:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

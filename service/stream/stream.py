@@ -224,17 +224,15 @@ class Stream:
         first = HOP * (self._frames + self.config.min_lookahead_hops)
         offset_cents = self._tuner.offset_cents(first)
         windows = 1
-        while (
-            windows < limit
-            and self._tuner.offset_cents(first + windows * hops * HOP) == offset_cents
-        ):
+        step = hops * HOP
+        while windows < limit and self._tuner.offset_cents(first + windows * step) == offset_cents:
             windows += 1
         return windows, offset_cents
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call this after ``end``, once all windows
         have been processed. Otherwise it has the same effect as ``close``."""
-        frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
+        frames = self._until_end(self._frames)
         if self._closed or frames < self._point.frames or self.pending_windows:
             return self.close()
         return self._record(self._detector.finish(self.frames)) + self.close()
@@ -275,14 +273,13 @@ class Stream:
     @property
     def frames(self) -> int:
         """Number of processed frames of the performance, including frames of earlier streams."""
-        frames = self._frames if self._end_frame is None else min(self._frames, self._end_frame)
-        return max(frames, self._point.frames)
+        return max(self._until_end(self._frames), self._point.frames)
 
     @property
     def frames_after_pending(self) -> int:
         """Value of ``frames`` once all pending windows have been processed."""
         frames = self._schedule.first_frame(self._blocks + self.pending_windows)
-        return max(self._point.frames, min(frames, self._end_frame or frames))
+        return max(self._until_end(frames), self._point.frames)
 
     @property
     def processed_samples(self) -> int:
@@ -319,6 +316,9 @@ class Stream:
         """Delay in ms until audio can reach the event detector."""
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         return 1000.0 * held_frames * self.frame_s + self._resampler_ms
+
+    def _until_end(self, frames: int) -> int:
+        return frames if self._end_frame is None else min(frames, self._end_frame)
 
     def _replay_before(self, frames: int) -> Replay:
         history_frames, preroll_hops = self._detector.history_frames, self.config.preroll_hops

@@ -76,7 +76,7 @@ def import_checkpoint(
         shapes = {key: value.shape for key, value in variables.items()}
         network = build(shapes, name, fourier)
         trained = {key: as_tensor(key, variables[key]) for key in network_variables(shapes)}
-    except WeightsError as error:
+    except ValueError as error:
         raise WeightsError(f"{prefix}: {error}") from error
     state = from_released(network, trained)
     network.load_state_dict(state, assign=True)

@@ -93,10 +93,10 @@ def load(
     card = read_card(path)
     try:
         config = ModelConfig.from_json(card["config"])
+        with _building, torch.random.fork_rng(devices=()):  # preserves the caller's random state
+            transcriber = TranscriptionModel(config, card)
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{path} is not a transcription network: {error!r}") from error
-    with _building, torch.random.fork_rng(devices=()):  # preserves the caller's random state
-        transcriber = TranscriptionModel(config, card)
     load_weights(transcriber, read_tensors(path), path)
     transcriber = transcriber.to(device).eval()
     return transcriber.compute_in(dtype or fastest_dtype(torch.device(device)))

@@ -40,14 +40,16 @@ def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:
     try:
         entries = dict(_parse_index(path.read_bytes()))
         shards = entries.pop("")[1]
+        return {
+            name: _read_values(Path(f"{prefix}.data-{entry[3]:05d}-of-{shards:05d}"), name, entry)
+            for name, entry in entries.items()
+        }
+    except WeightsError:
+        raise
     except OSError as error:
-        raise WeightsError(f"cannot read {path}: {error.strerror}") from error
-    except (IndexError, KeyError, TypeError, struct.error, ValueError) as error:
+        raise WeightsError(f"cannot read {error.filename}: {error.strerror}") from error
+    except (AttributeError, LookupError, TypeError, struct.error, ValueError) as error:
         raise WeightsError(f"{path} is corrupt or not a TensorFlow checkpoint: {error}") from error
-    return {
-        name: _read_values(Path(f"{prefix}.data-{entry[3]:05d}-of-{shards:05d}"), name, entry)
-        for name, entry in entries.items()
-    }
 
 
 def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
@@ -75,13 +77,9 @@ def _read_values(path: Path, name: str, entry: Message) -> NDArray:
     ]
     if entry[5] != prod(shape) * dtype.itemsize:
         raise WeightsError(f"{name}: {entry[5]} bytes do not match the shape {shape}")
-    try:
-        values = np.fromfile(path, dtype, prod(shape), offset=entry[4])
-    except OSError as error:
-        raise WeightsError(f"cannot read {path}: {error.strerror}") from error
-    if len(values) < prod(shape):
+    if entry[4] + entry[5] > path.stat().st_size:
         raise WeightsError(f"{path} is truncated: {name} is incomplete")
-    return values.reshape(shape)
+    return np.fromfile(path, dtype, prod(shape), offset=entry[4]).reshape(shape)
 
 
 def _block_entries(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:

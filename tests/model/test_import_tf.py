@@ -132,6 +132,12 @@ FLOATS = np.zeros(3, np.float32)
         (with_value("var_lengths/output/CvB", FLOATS), r"CvB has shape \(3,\), expected \(128,\)"),
         (with_value("var_lengths/output/CvK", FLOATS), "expected a matrix"),
         (
+            lambda variables: variables.update(
+                {f"var_lengths/pool1/conv{i}/CvK": np.zeros((4, 1, 2), "f4") for i in range(1, 9)}
+            ),
+            "convolutions must be less than 8, not 8",
+        ),
+        (
             with_value("var_lengths/output/CvB", np.full(128, np.nan, np.float32)),
             "CvB has values that are not finite",
         ),

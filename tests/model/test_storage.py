@@ -50,6 +50,7 @@ OTHER_CONFIGS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
     [
         (WIDER.to_json(), "does not fit"),
         *((other, "not a transcription") for other in OTHER_CONFIGS),
+        (replace(TINY, sample_rate=8000).to_json(), "sample_rate must be above"),
     ],
 )
 def test_weights_of_another_kind_are_rejected(saved: Path, config: Any, problem: str) -> None:

@@ -1,6 +1,7 @@
 """Tests of the reader of TensorFlow checkpoints, on files that TensorFlow wrote."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,16 @@ def test_truncation_of_any_file_is_detected(prefix: Path) -> None:
     assert variables.keys() == VARIABLES.keys()
     for name, values in VARIABLES.items():
         np.testing.assert_array_equal(variables[name], values, strict=True)
+
+
+def test_corruption_of_any_byte_of_the_index_causes_no_other_error(prefix: Path) -> None:
+    index = Path(f"{prefix}.index")
+    content = index.read_bytes()
+    for position in range(len(content)):
+        for value in (0, 0x1A, 0xFF):
+            index.write_bytes(content[:position] + bytes([value]) + content[position + 1 :])
+            with suppress(WeightsError):  # names and values have no checksums
+                read_checkpoint(prefix)
 
 
 def test_the_error_names_a_missing_shard(prefix: Path) -> None:

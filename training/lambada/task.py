@@ -91,7 +91,7 @@ class LambadaConfig:
     """File of word vectors (fastText's .vec or GloVe's) for a frozen embedding; None: learn it."""
     made_up: FromZero = 0
     """Number of synthetic passages that replace the files; 0: read the files."""
-    vocabulary: int = 0  # Number of words: the most frequent, or the first of the vectors; 0: all
+    vocabulary: FromZero = 0  # Number of words: the most frequent, or the first vectors; 0: all
     corpus_vectors: bool = False
     """Initialise the learned embedding with word vectors trained on the novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
@@ -110,7 +110,7 @@ class LambadaConfig:
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):
-            raise ValueError(f"length must be a power of two: {self.length}")
+            raise ValueError(f"length must be a power of two, at least 2: {self.length}")
         if self.corpus_vectors and (self.vectors or not is_collection(self.train)):
             raise ValueError("corpus_vectors requires novels to train on, and no other vectors")
 

@@ -53,7 +53,7 @@ def read_table(path: Path) -> Notes:
             program = more[1] if len(more) > 1 else UNKNOWN
             has_times = 0 <= onset <= offset < np.inf
             has_program = 0 <= program < 128 or program == UNKNOWN
-            if not (has_times and 0 <= pitch < 128 and 0 <= velocity < 128 and has_program):
+            if not (has_times and 0 <= pitch <= 127 and 0 <= velocity <= 127 and has_program):
                 raise ValueError
         except ValueError:
             expected = "expected onset, offset, pitch, velocity, program"

@@ -40,7 +40,13 @@ def test_tables_in_common_formats_are_read(tmp_path: Path, content: str) -> None
         *(((head,), "a.csv:1") for head in (b"id,onset,offset,velocity", b"0.5 1.5 60", b"names")),
         *(
             ((b"0.1,0.2,60,64", row), "a.csv:2")
-            for row in (b"0.5,0.6,60,64,128", b"0.5,0.4,60,64", b"0.5,1.0", b"0.5,x,60,64")
+            for row in (
+                b"0.5,0.6,60,64,128",
+                b"0.5,0.4,60,64",
+                b"0.5,1.0",
+                b"0,1,127.7",
+                b"0.5,x,60,64",
+            )
         ),
         ((b"\xff\xfe\x00\x01",), "cannot read .*a.csv"),
     ],

@@ -107,7 +107,7 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     the keyboard."""
     low, high = max(PITCH_LOW, low), min(PITCH_HIGH, high)
     columns: list[tuple[F64, F64, F64, F64]] = []
-    time = float(rng.uniform(0, 1))
+    time = float(rng.uniform(0, min(1, seconds)))
     while time < seconds:
         span = float(rng.uniform(2, 6))
         centre = float(rng.uniform(low, high))

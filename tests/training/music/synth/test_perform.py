@@ -15,7 +15,14 @@ from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.perform import assign_instruments, orchestrate, perform
 from training.music.synth.pianos import PEDAL_LONGEST_S
-from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, TRANSCRIBED, Piece, load_pieces
+from training.music.synth.scores import (
+    PITCH_HIGH,
+    PITCH_LOW,
+    TRANSCRIBED,
+    Piece,
+    load_pieces,
+    random_notes,
+)
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +160,9 @@ def test_piano_performances_add_octaves_and_repeated_notes(pieces: dict[str, Pie
     lowest_written = int(piece.notes.pitch.min())
     assert 1 <= sum(pitch < lowest_written - 5 for pitch in lowest) <= 20
     assert 2 <= sum(count > 2 for count in repeats) <= 25
+
+
+def test_the_shortest_excerpts_can_have_random_notes() -> None:
+    for seed in range(40):
+        notes = random_notes(0.8, PITCH_LOW, PITCH_HIGH, np.random.default_rng(seed))
+        assert (notes.onset < 0.8).all()

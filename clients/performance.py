@@ -230,7 +230,7 @@ class ResumablePerformance:
 
     def merge_done(self, done: Done) -> Done:
         """Return the last session's ``done`` with the totals and notes of the performance."""
-        if self.sessions == 1:
+        if self.sessions == 1 and not self._origin:
             return done
         samples = self.audio.end
         totals = done.totals.model_copy(

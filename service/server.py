@@ -185,7 +185,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         # may follow audio that is not read yet. idle_timeout_s and SEND_TIMEOUT_S apply instead.
         ws_ping_interval=20.0,
         ws_ping_timeout=None,
-        timeout_keep_alive=round(settings.idle_timeout_s),
+        timeout_keep_alive=settings.idle_timeout_s,  # type: ignore[arg-type]  # any number works
         forwarded_allow_ips=list(settings.trusted_proxies),
         lifespan="on",
         server_header=False,

@@ -106,7 +106,7 @@ class Container:
             self._due_s = 0.0 if name == "mov" else None
         self.corruption: str | None = None
         self.title = self._title()
-        self.header_duration_s = self._length_s()
+        self.header_duration_s = self._length_s() or None  # a file may state 0 s
         # No header of ADTS states a duration. FFmpeg extrapolates it from the first frames.
         self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 

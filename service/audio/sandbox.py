@@ -118,6 +118,8 @@ class SandboxedDecoder:
         Raises ProtocolError."""
         file.seek(0)
         self._packets, self.pid = _server.decode(file, max_duration_s), 0
+        self._poll = select.poll()  # unlike `select.select`, not limited to descriptors below 1024
+        self._poll.register(self._packets, select.POLLIN)
         self.mix = Mix.MEAN
         try:
             self.pid = self._info()["pid"]
@@ -162,8 +164,8 @@ class SandboxedDecoder:
     def _read(self, length: int) -> bytes:
         data = bytearray()
         while len(data) < length:
-            ready, _, _ = select.select([self._packets], [], [], STALL_S)
-            chunk = os.read(self._packets, length - len(data)) if ready else b""
+            has_data = self._poll.poll(1000 * STALL_S)
+            chunk = os.read(self._packets, length - len(data)) if has_data else b""
             if not chunk:
                 raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
             data += chunk

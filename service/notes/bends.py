@@ -96,8 +96,9 @@ class BendTracker:
         return out
 
     def _report(self, note: int, pitch: int, end: int) -> list[Event]:
-        """Return the unreported part of a note's curve before frame ``end``."""
-        curve = self.curves.get(note)
+        """Return the unreported part of a note's curve before frame ``end``. Values that would need
+        frames after the end of the stream are omitted."""
+        curve, end = self.curves.get(note), min(end, self._stop - lag(pitch))
         if curve is None or curve.frame >= end:
             return []
         first_stored = self._stop - len(self._rows)  # frame of the first row

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from model import commands
@@ -68,7 +69,8 @@ def write_atomically(file: Path, data: bytes) -> None:
 
 def check_writable(file: Path) -> None:
     """Raise OSError if the name is too long, or the folder of the file is not writable."""
-    file.exists()  # raises OSError if the name is too long
+    with suppress(FileNotFoundError):
+        file.stat()
     folder = file.resolve().parent
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

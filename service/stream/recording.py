@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from pydantic import BaseModel
@@ -51,11 +51,13 @@ class TranscriptionResult:
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a JSON response, except ``chords`` and the fields of
         ``describe_options``."""
+        names = [field.name for field in fields(Note)]
+        notes = []
+        for note in self.notes:  # ``asdict`` takes 4 to 13 times as long
+            values = {name: getattr(note, name) for name in names}
+            notes.append({name: value for name, value in values.items() if value is not None})
         return {
-            "notes": [
-                {name: value for name, value in asdict(note).items() if value is not None}
-                for note in self.notes
-            ],
+            "notes": notes,
             "pedal": [asdict(press) for press in self.pedal],
             "duration_s": self.totals.audio_s,
             "frames": self.totals.frames,

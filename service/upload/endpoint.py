@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 import anyio
 from fastapi import APIRouter, Query, Request
+from pydantic_core import to_json
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from model.instruments import distinguished_by
 from service.access.keys import SCOPE_KEY
@@ -125,7 +126,10 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         assert performance is not None
         assert midi is not None
         if query.answer == "json":
-            return JSONResponse({**performance.to_json(), "chords": midi.chords, **description})
+            # A thread, and a fast serialiser: thousands of notes would block the event loop.
+            fields = await run_in_threadpool(performance.to_json)
+            body = to_json({**fields, "chords": midi.chords, **description})
+            return Response(body, media_type="application/json")
         if query.answer == "midi":
             headers = file_name(upload.filename, ".mid")
             return Response(midi.data, media_type="audio/midi", headers=headers)

@@ -127,6 +127,20 @@ async def test_dropped_audio_is_reported_as_a_gap(monkeypatch: pytest.MonkeyPatc
     assert after == pytest.approx([9.65, 10.65, 11.65])
 
 
+async def test_done_includes_audio_dropped_before_the_first_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_BUFFERED_S", 3.0)
+    async with FakeService(Behaviour()).running() as service:
+        client = TranscriptionClient(service.url, OPTIONS)
+        client.put(silence(12))
+        client.start()
+        done = await client.stop()
+    assert client.performance.lost_samples == 9 * RATE
+    assert done.totals.received_samples == 12 * RATE
+    assert done.midi == client.notes.midi()
+
+
 async def test_the_client_stops_retrying_without_progress() -> None:
     behaviour = Behaviour(fail_at_samples=round(1.4 * RATE), fail_retryable=True)
     async with FakeService(behaviour).running() as service:

@@ -225,6 +225,15 @@ def test_too_long_recording_is_rejected(has_duration: bool) -> None:
     assert caught.value.code == "audio_too_long"
 
 
+def test_header_duration_of_0_s_counts_as_unknown() -> None:
+    data = bytearray(recording("AIFF", "PCM_16"))
+    frames = data.index(b"COMM") + 10
+    data[frames : frames + 4] = bytes(4)
+    with AudioDecoder(io.BytesIO(data)) as decoder:
+        assert decoder.header_duration_s is None
+        assert sum(map(len, decoder)) == 2 * RATE_HZ
+
+
 def test_peak_search_stops_at_the_maximum_duration() -> None:
     class Endless(SampleArray):
         header_duration_s = None  # type: ignore[assignment]

@@ -1,5 +1,6 @@
 """Tests of the decoder of untrusted files in a child process."""
 
+import contextlib
 import io
 import os
 import resource
@@ -91,6 +92,18 @@ def test_parent_raises_the_errors_of_the_child(tmp_path: Path) -> None:
         with pytest.raises(ProtocolError) as error:
             SandboxedDecoder(file, max_duration_s=0.1)
         assert error.value.code is ErrorCode.AUDIO_TOO_LONG
+
+
+def test_descriptors_above_1023_are_supported(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        file = stack.enter_context(write_stereo(tmp_path / "a.wav").open("rb"))
+        for _ in range(1024):
+            stack.callback(os.close, os.dup(file.fileno()))
+        with SandboxedDecoder(file) as decoder:
+            assert sum(len(block) for block in decoder) == 30_000
 
 
 def test_closing_early_stops_the_child(tmp_path: Path) -> None:

@@ -81,6 +81,13 @@ def test_bends_of_a_resumed_note_are_omitted_if_the_first_are_missing() -> None:
     assert [completed.bends for completed in collector.notes] == [None, (9.0, 9.0)]
 
 
+def test_no_empty_bend_is_reported_at_the_end_of_a_stream() -> None:
+    tracker = BendTracker(FRAME_S)
+    tracker.append_rows(rows_of(np.zeros(100)), 0.0)
+    events = [note("note_on", 97, 0, 40), note("note_off", 100, 0, 40)]
+    assert tracker.step(100, events) == events  # the values of pitch 40 are read 3 frames later
+
+
 def test_shift_of_the_filterbank_does_not_change_bends() -> None:
     glide = np.linspace(-60, 60, 80)
     rows = rows_of(np.concatenate([glide[:40], glide[40:] - 33]))  # shifted from frame 40 on

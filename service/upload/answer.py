@@ -4,10 +4,10 @@ import asyncio
 import base64
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import PurePath
 from time import monotonic
 from typing import Any
 from urllib.parse import quote
@@ -162,10 +162,11 @@ async def write_lines(
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 
-def file_name(uploaded: str | None, ending: str) -> dict[str, str]:
-    """Return the header (RFC 6266) that suggests the recording's name with another suffix."""
-    stem = PurePath((uploaded or "").replace("\\", "/")).stem or "transcription"
-    name = quote(f"{stem[:100]}{ending}", safe="", errors="replace")
+def file_name(stem: str, suffix: str) -> dict[str, str]:
+    """Return the header (RFC 6266) that suggests a name for the file. Characters that file systems
+    reject become dots."""
+    valid = re.sub(r'[/\\:*?"<>|]+', ".", stem[:100]) or "transcription"
+    name = quote(f"{valid}{suffix}", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 
 

@@ -130,15 +130,14 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
             fields = await run_in_threadpool(performance.to_json)
             body = to_json({**fields, "chords": midi.chords, **description})
             return Response(body, media_type="application/json")
+        stem = PurePath(upload.filename or "").stem
         if query.answer == "midi":
-            headers = file_name(upload.filename, ".mid")
-            return Response(midi.data, media_type="audio/midi", headers=headers)
-        title = performance.title or PurePath(upload.filename or "").stem
+            return Response(midi.data, media_type="audio/midi", headers=file_name(stem, ".mid"))
+        title = performance.title or stem
         pedal = performance.pedal
         score = partial(ScoreDocument, performance.notes, query, title, pedal=pedal)
         xml = await render_score(request, state, score, "musicxml")
-        headers = file_name(upload.filename, ".musicxml")
-        return Response(xml, media_type=MUSICXML, headers=headers)
+        return Response(xml, media_type=MUSICXML, headers=file_name(stem, ".musicxml"))
 
 
 async def receive_file(

@@ -122,7 +122,7 @@ async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -
         rendered = await render_score(request, state, score, query.form, query.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)
-    headers = file_name(body.title and f"{body.title}.x", f".{query.form}")  # drops ".x"
+    headers = file_name(body.title, f".{query.form}")
     return Response(rendered, media_type=_MEDIA[query.form], headers=headers)
 
 

@@ -63,9 +63,14 @@ def test_score_is_returned_as_a_file(client: TestClient, form: str, first_bytes:
     assert response.headers["Content-Disposition"].endswith(f".{form}")
 
 
-def test_file_of_a_score_without_title_has_a_name(client: TestClient) -> None:
-    response = client.post("/score?form=musicxml", json={"notes": NOTES})
-    assert response.headers["Content-Disposition"].endswith("''transcription.musicxml")
+@pytest.mark.parametrize(
+    ("title", "stem"), [("", "transcription"), ("No. 1 in 3/4", "No.%201%20in%203.4")]
+)
+def test_file_of_a_score_is_named_after_its_title(
+    client: TestClient, title: str, stem: str
+) -> None:
+    response = client.post("/score?form=musicxml", json={"notes": NOTES, "title": title})
+    assert response.headers["Content-Disposition"].endswith(f"''{stem}.musicxml")
 
 
 def test_title_has_no_control_characters(client: TestClient) -> None:

@@ -129,11 +129,13 @@ export class Player extends EventTarget {
     strike(this.#context, this.#mix.notes, note, now, now + Math.min(0.6, note.offset - note.onset));
   }
 
-  /** Use changed notes of the take, except those that are already scheduled. */
+  /** Use changed notes and beats of the take, except those that are already scheduled. */
   refresh() {
     if (!this.playing) return;
     const until = (this.#context.currentTime - this.#origin) * this.#speed + AHEAD_S;
     this.#next = this.#take.notes.filter(({ onset }) => onset < until).length;
+    this.#nextBeat = this.#take.beats.filter(({ time_s }) => time_s < until).length;
+    this.#applyBalance(); // a transposition silences the recording
   }
 
   async seek(seconds) {

@@ -40,7 +40,7 @@ export function doubled(beats) {
 export function halved(beats) {
   const first = Math.max(0, beats.findIndex(({ place }) => place === 0));
   const kept = beats.filter((_, at) => (at - first) % 2 === 0);
-  return numbered(kept, Math.ceil(first / 2));
+  return numbered(kept, Math.floor(first / 2));
 }
 
 /** Move a beat. The other beats of the adjacent bars are then spaced evenly. */

@@ -53,11 +53,11 @@ export class Take extends EventTarget {
     return (this.edited || !this.midi) && this.beats.length > 1 ? this.beats : undefined;
   }
 
-  /** Run a command of `edit/commands.js`. `again` replaces the last command, during a drag. */
+  /** Run a command of `edit/commands.js`. `again`: replace the last command if it is of the same kind, during a drag. */
   edit(command, { again = false } = {}) {
     if (this.live) return;
     this.heard ??= { notes: this.notes, beats: this.beats };
-    if (again) this.#run(this.history.undo());
+    if (again && this.history.done.at(-1)?.label === command.label) this.#run(this.history.undo());
     if (!changes(command)) return this.#changed();
     this.#run(command);
     this.history.push(command);
@@ -177,6 +177,7 @@ export class Take extends EventTarget {
   }
 
   rename(name) {
+    if (name === this.name) return;
     this.name = name;
     this.title = "";
     this.dispatchEvent(new Event("about"));

@@ -47,9 +47,17 @@ def test_practice_changes_speed_pitch_and_hand(tab: Tab, tune: Path) -> None:
     assert (rate, keeps_pitch) == (0.5, True)
     assert difference_s < 0.25
     page.wait_for_function("() => clicks.length >= 6")
+    # The metronome follows changed beats.
+    tab.press("Edit")
+    tab.press("Twice the tempo")
+    count = tab.run("() => clicks.length")
+    page.wait_for_function("(count) => clicks.length >= count + 3", arg=count)
     tab.press("Pause")
-    gaps = np.diff(tab.run("() => clicks.slice(0, 4)"))
-    assert gaps == pytest.approx(2 * BEAT_S, rel=0.15)
+    tab.press("Undo")
+    tab.press("Edit")
+    clicks_s = tab.run("() => clicks")
+    assert np.diff(clicks_s[:4]) == pytest.approx(2 * BEAT_S, rel=0.15)
+    assert np.diff(clicks_s).min() > 0.5 * BEAT_S
     # Transposition applies to the notes and their names, and can be undone.
     tab.press("A semitone higher")
     assert tab.run(PITCHES)[0] == 58
@@ -107,10 +115,16 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
 
 
 BEAT_FUNCTIONS = """async () => {
-  const { dragged, tapped, withTap, oneAt } = await import('./edit/beats.js');
+  const { dragged, halved, tapped, withTap, oneAt } = await import('./edit/beats.js');
+  const { changeBeats } = await import('./edit/commands.js');
+  const { Take } = await import('./notes/take.js');
   const beats = oneAt(tapped([1, 1.5, 2], 6, 4), 1);
   const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
+  const take = Object.assign(new Take(''), { live: false });
+  take.edit(changeBeats('Tapped tempo', [], beats), { again: true }); // the first tap was undone
   return {
+    edits: take.history.done.length,
+    halved: halved(oneAt(beats, 0.5)).map(({ time_s, place }) => [time_s, place]),
     beats: beats.map(({ time_s, place }) => [time_s, place]),
     moved: moved.map(({ time_s }) => time_s),
     taps: [0, 0.5, 1, 9].reduce(withTap, []),
@@ -124,3 +138,5 @@ def test_tapped_beats_and_dragged_bar_lines(bench: Tab) -> None:
     expected = [0, 0.5, 1, 1.55, 2.1, 2.65, 3.2, 3.65, 4.1, 4.55, 5, 5.5, 6]
     assert result["moved"] == pytest.approx(expected)
     assert result["taps"] == [9]
+    assert result["halved"][:3] == [[0.5, 0], [1.5, 1], [2.5, 2]]  # the first bar line is preserved
+    assert result["edits"] == 1

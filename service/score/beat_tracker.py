@@ -152,51 +152,44 @@ def best_path(
     if hints.first_downbeat_s is not None:
         distance_s = np.arange(steps) * STEP_S + begin_s - hints.first_downbeat_s
         gain[np.abs(distance_s) <= 2 * STEP_S] += 1e3
-    count, subs = len(lags), list(PLACES)
-    near = np.clip(np.arange(count)[:, None] + np.arange(-_REACH, _REACH + 1), 0, count - 1)
-    apart = np.abs(np.log(lags[near] / lags[:, None]))
+    # near: lengths that the beat before may have, as indices in `lags`. cost: of each change.
+    subdivisions = list(PLACES)
+    subs, lengths = np.arange(len(subdivisions)), np.arange(len(lags))
+    near = np.clip(lengths[:, None] + np.arange(-_REACH, _REACH + 1), 0, len(lags) - 1)
+    change = np.abs(np.log(lags[near] / lags[:, None]))
     tempo_cost = 10 * _TEMPO_COST if hints.fixed_tempo else _TEMPO_COST
-    cost = np.where(apart > 0.3, -_NEVER, tempo_cost * apart)
-    # A block is as long as the shortest beat, so its steps are independent and computed at once.
-    block, longest = int(lags[0]), int(lags[-1])
-    padded = -(-steps // block) * block
-    # best: gain of the best path to each state, from `longest` steps before the start on.
-    # back: index of the state of the beat before, by subdivision and length; -1 if there is none.
-    best = np.full((longest + padded, len(subs), count), _NEVER)
-    back = np.full((padded, len(subs), count), -1, np.int16)
-    flat, width = best.reshape(-1), len(subs) * count
-    sources = np.arange(len(subs))[:, None, None] * count + near
-    origin = (longest - lags)[None, :, None] * width + sources
-    within = (np.arange(block) * width)[:, None, None, None]
-    for now in range(0, padded, block):
-        candidates = flat.take(origin + now * width + within) - cost
-        choice = candidates.argmax(3)[..., None]
-        value = np.take_along_axis(candidates, choice, 3)[..., 0]
-        source = np.take_along_axis(np.broadcast_to(sources, candidates.shape), choice, 3)[..., 0]
-        if start is None and now < longest + block:  # the path may start at any of these steps
-            fresh = (np.arange(now, now + block)[:, None, None] < lags + 8) & (value < _NEVER / 2)
-            value, source = np.where(fresh, 0.0, value), np.where(fresh, -1, source)
-        rows = slice(now, min(now + block, steps))
-        size = rows.stop - rows.start
-        best[longest + now : longest + rows.stop] = value[:size] + gain[rows]
-        back[rows] = source[:size]
-        if start is not None and now == 0:
-            at = subs.index(start.subdivision), start.length
-            best[longest][at], back[0][at] = 0.0, -1
-    last = np.arange(steps)[:, None, None] >= steps - lags
-    ends = np.where(last, best[longest : longest + steps], -np.inf)
-    step, sub, lag = map(int, np.unravel_index(int(ends.argmax()), ends.shape))
+    cost = np.where(change > 0.3, -_NEVER, tempo_cost * change)
+    # best: total gain of the best path to each state, from `longest` steps before the start on.
+    # back: index in `lags` of the length of the beat before; -1 if the path starts with the state.
+    shortest, longest = int(lags[0]), int(lags[-1])
+    best = np.full((longest + steps, len(subdivisions), len(lags)), _NEVER)
+    back = np.full((steps, len(subdivisions), len(lags)), -1, np.int16)
+    # Steps closer than the shortest beat are independent and computed at once.
+    for begin in range(0, steps, shortest):
+        block = np.arange(begin, min(begin + shortest, steps))
+        before = longest + block[:, None] - lags  # index in `best` of the beat before
+        candidates = best[before[:, None, :, None], subs[:, None, None], near] - cost
+        value, source = candidates.max(3), near[lengths, candidates.argmax(3)]
+        if start is None:  # the first beat may begin less than 8 steps after begin_s
+            is_first = (block[:, None, None] < lags + 8) & (value < _NEVER / 2)
+            value, source = np.where(is_first, 0.0, value), np.where(is_first, -1, source)
+        best[longest + block] = value + gain[block]
+        back[block] = source
+        if start is not None and begin == 0:
+            state = subdivisions.index(start.subdivision), start.length
+            best[longest][state], back[0][state] = 0.0, -1
+    is_last = np.arange(steps)[:, None, None] >= steps - lags  # the end is within the next beat
+    totals = np.where(is_last, best[longest:], -np.inf)
+    step, sub, length = map(int, np.unravel_index(totals.argmax(), totals.shape))
     path: list[BeatState] = []
-    while True:
-        path.insert(0, BeatState(begin_s + step * STEP_S, subs[sub], lag))
-        previous = int(back[step, sub, lag])
-        step -= int(lags[lag])
-        if previous < 0 or step < 0:
-            break
-        sub, lag = divmod(previous, count)
+    while length >= 0:
+        path.append(BeatState(begin_s + step * STEP_S, subdivisions[sub], length))
+        length_before = int(back[step, sub, length])
+        step -= int(lags[length])
+        length = length_before
     if start is None and step >= -5:  # also return the beat before, unless it is too early
-        path.insert(0, path[0]._replace(time_s=begin_s + step * STEP_S))
-    return path
+        path.append(path[-1]._replace(time_s=begin_s + step * STEP_S))
+    return path[::-1]
 
 
 def _gains(chords: Chords, begin_s: float, steps: int, lags: I64) -> F64:

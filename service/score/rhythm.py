@@ -175,22 +175,21 @@ class Rhythm:
 
     def _stop(self, begin: Fraction, end: Fraction, middle: Fraction, rest: bool) -> Fraction:
         """Return the end of the first part into which a note or rest within a bar is split."""
-        beat, last = floor(begin), floor(end)
-        plain = self._beats.subdivision == 2 and not {beat, last} & self._tuplets.keys()
-        if end <= beat + 1:
-            half = beat + _HALF  # rests within a beat are split at its middle
-            is_cut = rest and plain and begin < half < end < begin + 1
-            return half if is_cut else end
+        beat, last_beat, length = floor(begin), floor(end), end - begin
+        next_beat, half = beat + 1, beat + _HALF
+        is_plain = self._beats.subdivision == 2 and not {beat, last_beat} & self._tuplets.keys()
+        if end <= next_beat:  # rests shorter than a beat are split at its middle
+            is_split = rest and is_plain and begin < half < end and length < 1
+            return half if is_split else end
         if begin > beat:  # syncopated notes of one beat are split only at the middle of the bar
-            syncope = plain and not rest and begin - beat == _HALF and end - begin == 1
-            return end if syncope and beat + 1 != middle else Fraction(beat + 1)
+            is_syncope = is_plain and not rest and begin == half and length == 1
+            return end if is_syncope and next_beat != middle else Fraction(next_beat)
         if rest:
             half_bar = self._half_bar
-            if half_bar and (begin - middle) % half_bar == 0 and begin + half_bar <= end:
-                return begin + half_bar
-            return begin + 1
-        dotted = plain and end - begin == 3 * _HALF and last != middle
-        return Fraction(last) if last < end and not dotted else end
+            is_half = half_bar and (begin - middle) % half_bar == 0 and length >= half_bar
+            return begin + (half_bar if is_half else 1)
+        is_dotted = is_plain and length == 3 * _HALF and last_beat != middle
+        return end if is_dotted or end == last_beat else Fraction(last_beat)
 
 
 def free_bars(line: Sequence[Chord], bars: Bars) -> list[list[Value]]:

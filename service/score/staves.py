@@ -15,6 +15,7 @@ _DISSONANT = (1, 2, 6, 10, 11)  # intervals in semitones that suggest a false no
 _GHOST = 6.0  # cost of omitting a note that is a semitone from another note of its chord
 _OUTER = 3.0  # cost of omitting the highest or the lowest note
 _OCTAVE, _ABOVE = 12, 4.0  # highest fret of usual chords; cost of each fret above it
+Frets = dict[int, Fret]  # string and fret of each pitch
 
 
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
@@ -48,25 +49,9 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
     """Return one line of chords with the frets that have the lowest total cost. Notes that the hand
     cannot reach are omitted."""
     chords = [chord_of(row) for row in rows_of(n for n in notes if not n.grace)]
-
-    def options(
-        fingerings: list[tuple[float, dict[int, Fret]]], position: float
-    ) -> Iterator[tuple[float, float, Any]]:
-        for price, frets in fingerings:
-            pressed = [fret for _, fret in frets.values() if fret]
-            price += _HIGH * sum(pressed) - _PLAYED * len(frets)
-            if len(frets) > 2:
-                price += _ABOVE * sum(max(0, fret - _OCTAVE) for fret in pressed)
-            new_position = position
-            if pressed:
-                new_position = float(min(pressed))
-                price += _STRETCH * (max(pressed) - new_position)
-                price += _MOVE * abs(new_position - position)
-            yield price, new_position, frets
-
     fingerings = (list(_fingerings(chord.pitches)) for chord in chords)
     line: list[Chord] = []
-    for chord, frets in zip(chords, cheapest(2.0, fingerings, options), strict=True):
+    for chord, frets in zip(chords, cheapest(2.0, fingerings, _options), strict=True):
         if line:
             line[-1] = line[-1]._replace(length=min(line[-1].length, chord.onset - line[-1].onset))
         if frets:
@@ -75,7 +60,23 @@ def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:
     return line
 
 
-def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]]]:
+def _options(
+    fingerings: list[tuple[float, Frets]], position: float
+) -> Iterator[tuple[float, float, Frets]]:
+    """Yield the cost, the next position of the hand and the frets of each fingering of a chord."""
+    for cost, frets in fingerings:
+        pressed = [fret for _, fret in frets.values() if fret]
+        cost += _HIGH * sum(pressed) - _PLAYED * len(frets)
+        if len(frets) > 2:
+            cost += _ABOVE * sum(max(0, fret - _OCTAVE) for fret in pressed)
+        new_position = float(min(pressed, default=position))
+        if pressed:
+            cost += _STRETCH * (max(pressed) - new_position)
+            cost += _MOVE * abs(new_position - position)
+        yield cost, new_position, frets
+
+
+def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, Frets]]:
     """Yield the cost and frets of fingerings of a chord, with all of its notes or, if it has three
     or more, without one note. A note may be omitted if it is a semitone from another note, because
     one of the two is often false. If every fingering of the complete chord needs a fret above
@@ -87,32 +88,36 @@ def _fingerings(pitches: Sequence[int]) -> Iterator[tuple[float, dict[int, Fret]
         len(frets) == len(pitches) and max(fret for _, fret in frets.values()) <= _OCTAVE
         for frets in complete
     )
-    for pitch in pitches if len(pitches) > 2 else ():
-        rest = [other for other in pitches[::-1] if other != pitch]
-        if not {pitch - 1, pitch + 1}.isdisjoint(pitches):
-            clashes = sum((pitch - other) % 12 in _DISSONANT for other in rest)
-            yield from ((_GHOST - clashes - _PLAYED, frets) for frets in _frets(rest))
-        elif not is_low:
-            price = _OUTER if pitch in (pitches[0], pitches[-1]) else 0.0
-            yield from ((price, frets) for frets in _frets(rest))
+    for omitted in pitches if len(pitches) > 2 else ():
+        rest = [pitch for pitch in pitches[::-1] if pitch != omitted]
+        if omitted - 1 in pitches or omitted + 1 in pitches:
+            # Omitting it does not lose the gain of a played note. A dissonant note is often false.
+            dissonances = sum((omitted - pitch) % 12 in _DISSONANT for pitch in rest)
+            cost = _GHOST - dissonances - _PLAYED
+        elif is_low:
+            continue
+        else:
+            cost = _OUTER if omitted in (pitches[0], pitches[-1]) else 0.0
+        yield from ((cost, frets) for frets in _frets(rest))
 
 
-def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[dict[int, Fret]]:
+def _frets(pitches: Sequence[int], first: int = 0) -> Iterator[Frets]:
     """Yield the fingerings of pitches, from high to low, on the strings from ``first`` on. Pitches
     that the hand cannot reach are omitted."""
     if not pitches or first == len(OPEN):
         yield {}
         return
     pitch, *rest = pitches
-    reached = False
+    is_reached = False
     for string in range(first, len(OPEN)):
         fret = pitch - OPEN[string]
         if not 0 <= fret <= FRETS:
             continue
         for others in _frets(rest, string + 1):
-            pressed = [f for f in (fret, *(f for _, f in others.values())) if f]
+            frets = {pitch: (string + 1, fret), **others}
+            pressed = [fret for _, fret in frets.values() if fret]
             if not pressed or max(pressed) - min(pressed) <= SPAN:
-                reached = True
-                yield {pitch: (string + 1, fret), **others}
-    if not reached:
+                is_reached = True
+                yield frets
+    if not is_reached:
         yield from _frets(rest, first)

@@ -86,7 +86,7 @@ class ScoreRequest(BeatHints):
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)
     beats: Beats | None = None
-    title: str = Field(default="", max_length=200)
+    title: str = ""
 
 
 class ScoreQuery(BaseModel):

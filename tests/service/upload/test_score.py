@@ -64,7 +64,8 @@ def test_score_is_returned_as_a_file(client: TestClient, form: str, first_bytes:
 
 
 @pytest.mark.parametrize(
-    ("title", "stem"), [("", "transcription"), ("No. 1 in 3/4", "No.%201%20in%203.4")]
+    ("title", "stem"),
+    [("", "transcription"), ("No. 1 in 3/4", "No.%201%20in%203.4"), (300 * "x", 100 * "x")],
 )
 def test_file_of_a_score_is_named_after_its_title(
     client: TestClient, title: str, stem: str

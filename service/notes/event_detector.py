@@ -122,34 +122,38 @@ class EventDetector:
             offset_cents: offset of the filterbank in cents, which is added to the row CENTS.
         """
         decoded = as_probabilities(probabilities[self._rows])
-        before = self.columns - 1
-        first_settled = before - self._tracker.last_age  # its look-ahead has just become full
-        new = decoded.shape[1] - before if block_frames is None else block_frames
-        settled = decoded[:, first_settled : first_settled + new]
+        repeated = self.columns - 1  # number of frames before the block
+        if block_frames is None:
+            block_frames = decoded.shape[1] - repeated
+        # Frames whose look-ahead the block completes. At the end of a stream there may be fewer.
+        first_settled = repeated - self._tracker.last_age
+        settled = decoded[:, first_settled : first_settled + block_frames]
         new = settled.shape[1]
         if self._earlier is not None:
             frames = np.concatenate([self._earlier, decoded[0]])
-            self._earlier = np.pad(frames, ((0, new), (0, 0)))[new : new + RISE]
-            rise = np.maximum(0, decoded[0] - frames[:-RISE])
-            decoded = np.concatenate([decoded, rise[None]])
+            onset = np.maximum(0, frames[RISE:] - frames[:-RISE])
+            decoded = np.concatenate([decoded, onset[None]])
+            self._earlier = frames[new : new + RISE]
         self._tracker.read(decoded, new, offset_cents)
-        self._classifier.append(first_frame - before, probabilities, new)
+        self._classifier.append(first_frame - repeated, probabilities, new)
         if self._bends:
             rows = np.zeros((new, PITCHES), np.float32)
-            cents = probabilities[self._cents_row, before : before + new]
+            cents = probabilities[self._cents_row, repeated : repeated + new]
             rows[: len(cents)] = cents
             self._bends.append_rows(rows, offset_cents)
+        pedal = None if self._pedal_row is None else settled[self._pedal_row, :, ANY_PITCH].tolist()
         events: list[Event] = []
-        for i in range(new):
-            replayed = first_frame + i < self._resumed
+        for i, frame in enumerate(range(first_frame, first_frame + new)):
             note_events = self._tracker.step()
-            if not replayed:
-                events += self._complete(first_frame + i, note_events)
-            frame = first_frame + i - self._tracker.last_age
-            if self._pedal_row is not None and frame >= 0:
-                changes = self._pedal_changes(float(settled[self._pedal_row, i, ANY_PITCH]))
-                if changes and not replayed:
-                    events.append(self._change_pedal(max(0, frame - (PEDAL_FRAMES - 1) // 2)))
+            is_replayed = frame < self._resumed
+            if not is_replayed:
+                events += self._complete(frame, note_events)
+            settled_frame = frame - self._tracker.last_age
+            if pedal is None or settled_frame < 0:
+                continue
+            if self._pedal_changes(pedal[i]) and not is_replayed:
+                middle = settled_frame - (PEDAL_FRAMES - 1) // 2  # of the averaged frames
+                events.append(self._change_pedal(max(0, middle)))
         return events
 
     def _complete(self, frame: int, note_events: list[NoteEvent]) -> list[Event]:

@@ -116,22 +116,23 @@ class NoteTracker(Tracker):
             self._semitones.read(frame[first:], onset[first:], bias)
 
     def step(self) -> list[NoteEvent]:
-        i = self._pushed - self._oldest - self._past
-        self._is_polyphonic = polyphonic = self._polyphonic[i]
-        decided = self._pushed + 1 - (ONSET_RADIUS if polyphonic else self._ahead)
+        newest = self._pushed
+        index = newest - self._oldest - self._past  # of the newest frame in the block
+        self._is_polyphonic = self._polyphonic[index]
+        decided = newest + 1 - (ONSET_RADIUS if self._is_polyphonic else self._ahead)
         events: list[NoteEvent] = []
-        if self._pushed >= self._resumed:
+        if newest >= self._resumed:
             for frame in range(max(0, self._decided), decided):
-                if polyphonic:
+                if self._is_polyphonic:
                     events += self._step_polyphonic(frame)
                 else:
-                    events += self._step_monophonic(frame, i)
+                    events += self._step_monophonic(frame, index)
         self._decided = max(self._decided, decided)
-        if not polyphonic:  # monophonic notes end where their path ends
+        if not self._is_polyphonic:  # monophonic notes end where their path ends
             for note in self._sounding.values():
                 held = note.event.frame + self._held_frames
-                note.restart(max(self._pushed + 1 - ONSET_RADIUS, held))
-        elif self._pushed - ONSET_RADIUS >= self._first:  # earlier frames were not received
+                note.restart(max(newest + 1 - ONSET_RADIUS, held))
+        elif newest - ONSET_RADIUS >= self._first:  # earlier frames were not received
             events += self._find_offsets()
         self._pushed += 1
         return events
@@ -139,20 +140,24 @@ class NoteTracker(Tracker):
     # -- polyphonic -------------------------------------------------------------------------------
 
     def _step_polyphonic(self, frame: int) -> list[NoteEvent]:
-        ends: list[NoteEvent] = []
-        starts: list[tuple[float, int, float]] = []  # time in frames, pitch, probability
+        events: list[NoteEvent] = []
+        # Time in s, pitch, time in frames and probability of each onset.
+        starts: list[tuple[float, int, float, float]] = []
         for pitch in self._onset_pitches.get(frame - self._oldest, ()):
-            note, probability = self._sounding.get(pitch), self._onset_probability(frame, pitch)
-            recent = note and frame - note.event.frame < self.settings.min_note_frames
-            if probability < self._onset_threshold or recent:
+            note = self._sounding.get(pitch)
+            if note and frame - note.event.frame < self.settings.min_note_frames:
+                continue
+            probability = self._onset_probability(frame, pitch)
+            if probability < self._onset_threshold:
                 continue
             time_frames = self._onset_time(frame, pitch)
-            starts.append((time_frames, pitch, probability))
+            starts.append((self._seconds(time_frames), pitch, time_frames, probability))
             if note:
-                ends.append(self._end_at_best(pitch, frame, time_frames))
-        ends.sort(key=lambda event: (event.time_s, event.pitch))
-        starts.sort(key=lambda start: (self._seconds(start[0]), start[1]))
-        return ends + [self._begin(frame, pitch, time, value) for time, pitch, value in starts]
+                events.append(self._end_at_best(pitch, frame, time_frames))
+        events.sort(key=lambda event: (event.time_s, event.pitch))
+        for _, pitch, time_frames, probability in sorted(starts):
+            events.append(self._begin(frame, pitch, time_frames, probability))
+        return events
 
     # -- monophonic -------------------------------------------------------------------------------
 

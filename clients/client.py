@@ -82,8 +82,8 @@ class TranscriptionClient:
         return (self._audio.end - self.performance.decided) / self.options.sample_rate
 
     async def connect(self) -> Ready:
-        """Open the first session, without retries. Raises ConnectError if the connection fails or
-        is rejected, and ServerError if the service rejects the options."""
+        """Open the first session, without retries. Raises TranscriptionError: a ConnectError if the
+        connection fails or is rejected, or a ServerError if the service rejects the options."""
         self._retry_first = False
         self.start()
         await self._notifier.until(lambda: self.ready is not None or self._over)

@@ -29,7 +29,6 @@ from service.protocol.server_messages import (
 )
 
 WEBSOCKET_PATH = "/ws/transcribe"
-# The key is not an argument, because other users of the machine can see command lines.
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
 # Maximum size of a message. ``done`` contains a MIDI file of at most 200,000 notes. In base64, a

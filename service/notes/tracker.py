@@ -2,8 +2,9 @@
 
 **Polyphonic music**: with n the newest frame and r = ONSET_RADIUS, a pitch
 
-* starts at frame n - r if its onset probability has a peak there that reaches the onset threshold,
-  and its frame probability reaches ``frame_on_threshold`` in one of the frames n - r to n;
+* starts at frame n - r if its onset probability has a peak there, the probability that a note
+  starts (less at overtones, see ``Tracker._onset_probability``) reaches the onset threshold, and
+  its frame probability reaches ``frame_on_threshold`` in one of the frames n - r to n;
 * starts again at such a peak if it already sounds and its last onset is at least
   ``min_note_frames`` earlier. The old note ends where the sum of the evidence that it sounds was
   greatest (``service.notes.base_tracker``), or where the new note starts if that is earlier;

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from model import commands
 
-KEY_VARIABLE = "RSE_KEY"  # environment variable with the API key of a client
+# Environment variable with the API key of a client. The key is not an argument, because other users
+# of the machine can see command lines.
+KEY_VARIABLE = "RSE_KEY"
 
 
 def add_result_options(parser: ArgumentParser) -> None:

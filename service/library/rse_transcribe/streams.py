@@ -16,7 +16,7 @@ from rse_transcribe.arguments import (
     float_format,
     instrument_names,
 )
-from service.audio.pcm import Downmix
+from service.audio.pcm import BadAudioError, Downmix, check_and_mix
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
@@ -111,8 +111,14 @@ class Stream:
         """
         self._check("push")
         samples = as_float(block)
+        channels = samples[:, None] if samples.ndim == 1 else samples
         self._state = "failed"  # until the block has been processed
-        self._stream.feed_samples(samples if samples.ndim == 1 else self._downmix(samples))
+        try:
+            mono = check_and_mix(channels, self._downmix.position, self._downmix)
+        except BadAudioError as error:
+            self._stream.feed_samples(error.samples)
+            raise
+        self._stream.feed_samples(mono)
         events = self._process_pending()
         self._state = "open"
         return events

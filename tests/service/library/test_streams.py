@@ -93,6 +93,17 @@ def test_stereo_is_mixed_as_in_a_recording(other: float) -> None:
     assert len(recorded) == 3
 
 
+@pytest.mark.parametrize("value", [float("nan"), 100.0])
+def test_invalid_sample_of_one_channel_is_rejected(value: float) -> None:
+    block = np.zeros((20_000, 2))
+    block[15_000, 1] = value
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        with pytest.raises(ValueError, match=f"sample 15000 is {value:g}"):
+            stream.push(block)
+        stream.finish()
+        assert stream._stream.totals.received_samples == 15_000
+
+
 def test_bad_block_is_rejected_and_nan_ends_the_audio() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         with pytest.raises(ValueError, match=r"shape \[n\] or \[n, channels\].*, not \[2, 480\]"):

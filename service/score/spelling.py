@@ -2,7 +2,7 @@
 
 Names are numbered along the line of fifths: F is -1, C is 0, G is 1. The seven notes of a key with
 n sharps (or -n flats) are n - 1 to n + 5. A chromatic note is written as a raised note if a note
-one semitone higher follows, and as a lowered note if a note one semitone lower follows.
+one semitone higher follows soon, and as a lowered note if a note one semitone lower does.
 """
 
 from bisect import bisect_right
@@ -26,6 +26,7 @@ class Name(NamedTuple):
 Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
+_FOLLOWING = 4  # number of onsets after a note that are searched for a note one semitone away
 _LOWEST = -3  # lowest name without a direction, relative to the signature: the minor third
 
 
@@ -57,8 +58,11 @@ def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
 
     def direction(note: QuantisedNote) -> int:
         following = bisect_right(onsets, note.onset)
-        later = pitches[onsets[following]] if following < len(onsets) else set()
-        return (note.pitch + 1 in later) - (note.pitch - 1 in later)
+        for onset in onsets[following : following + _FOLLOWING]:
+            is_raised, is_lowered = (note.pitch + step in pitches[onset] for step in (1, -1))
+            if is_raised != is_lowered:
+                return 1 if is_raised else -1
+        return 0
 
     def fifths(note: QuantisedNote) -> int:
         return keys[index_at(keys, note.onset)][1]

@@ -21,7 +21,6 @@ _DOCTYPE = (
     b'"-//Recordare//DTD MusicXML 4.0 Partwise//EN" "http://www.musicxml.org/dtds/partwise.dtd">\n'
 )
 _NAME = "score.musicxml"  # name of the file in an archive
-_AFTER_OFFSET = ("staff", "sound")  # children of a direction or harmony that follow its offset
 _ACCIDENTALS = {-2: "flat-flat", -1: "flat", 0: "natural", 1: "sharp", 2: "double-sharp"}
 _KINDS = {
     "": "major",
@@ -72,15 +71,10 @@ def compressed(musicxml: bytes) -> bytes:
     return archive.getvalue()
 
 
-def direction(
-    content: Element, placement: str, staff: int | None = None, sound_bpm: float | None = None
-) -> Element:
-    """Return a direction above or below a staff. ``sound_bpm``: playback tempo in quarters per
-    minute."""
+def direction(content: Element, placement: str, staff: int | None = None) -> Element:
+    """Return a direction above or below a staff."""
     number = None if staff is None else element("staff", staff)
-    sound = None if sound_bpm is None else element("sound", tempo=f"{sound_bpm:.0f}")
-    kind = element("direction-type", content)
-    return element("direction", kind, number, sound, placement=placement)
+    return element("direction", element("direction-type", content), number, placement=placement)
 
 
 def harmony(chord: ChordSymbol, staff: int | None) -> Element:
@@ -101,13 +95,11 @@ def _tone(tag: str, name: str) -> Element:
     return element(tag, element(f"{tag}-step", name[0]), shift)
 
 
-def set_offset(mark: Element, divisions: Fraction) -> Element:
-    """Move a direction or chord symbol later by ``divisions``. Return the mark."""
-    tags = [child.tag for child in mark]
-    index = min((tags.index(tag) for tag in _AFTER_OFFSET if tag in tags), default=len(tags))
+def set_offset(mark: Element, divisions: Fraction) -> None:
+    """Move a direction or chord symbol later by ``divisions``."""
     if divisions:
-        mark.insert(index, element("offset", divisions))
-    return mark
+        has_staff = mark[-1].tag == "staff"  # it follows the offset
+        mark.insert(len(mark) - has_staff, element("offset", divisions))
 
 
 def value_type(quarters: Fraction) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Writes quantised notes as a score in MusicXML."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from math import floor
@@ -129,18 +129,20 @@ class Sheet:
         if written:
             first = written[0][0]
             index = [child.tag for child in first].index("attributes") + 1
-            first.insert(index, _heading(self._grid))
+            first[index:index] = _heading(self._grid)
         work = element("work", element("work-title", readable_title(title) or "Transcription"))
         return document(element("score-partwise", work, part_list, *written, version="4.0"))
 
 
-def _heading(grid: Grid) -> Element:
-    """Return the tempo above the score as text. A metronome mark would need a music font."""
-    beats, text, bpm = grid.beats, "no steady beat: free rhythm", None
+def _heading(grid: Grid) -> Iterator[Element]:
+    """Yield the tempo above the score as text, and the tempo of playback. A metronome mark would
+    need a music font."""
+    beats, text = grid.beats, "no steady beat: free rhythm"
     if grid.steady:
         text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"
-        bpm = beats.bpm * float(beats.quarters)
-    return direction(element("words", text, font_weight="bold"), "above", sound_bpm=bpm)
+    yield direction(element("words", text, font_weight="bold", font_style="normal"), "above")
+    if grid.steady:  # not part of the direction: verovio would write its text over high notes
+        yield element("sound", tempo=f"{beats.bpm * float(beats.quarters):.0f}")
 
 
 def _score_part(

@@ -39,7 +39,9 @@ def test_piano_score_has_full_bars_on_two_staves(beats_per_bar: int) -> None:
     score = ScoreDocument(as_notes(tune(BEATS_S, beats_per_bar), "piano"), title="Tune & more")
     opened = parse(score)
     assert opened.metadata.bestTitle == "Tune & more"
-    assert score.musicxml.count(b"<direction ") == score.musicxml.count(b"<sound tempo=") == 1
+    # A direction with a sound would be a tempo, which verovio writes over high notes.
+    assert score.musicxml.count(b"<direction ") == 1
+    assert score.musicxml.count(b"</direction><sound tempo=") == 1
     upper, lower = opened.parts
     assert upper.recurse().getElementsByClass("TimeSignature").first().numerator == beats_per_bar
     assert len(upper.getElementsByClass("Measure")) == len(score.bars_s)

@@ -230,12 +230,13 @@ class ResumablePerformance:
 
     def merge_done(self, done: Done) -> Done:
         """Return the last session's ``done`` with the totals and notes of the performance."""
-        if self.sessions == 1 and not self._origin:
+        if self.sessions < 2 and not self._origin:
             return done
         samples = self.audio.end
         totals = done.totals.model_copy(
             update={
                 "notes": len(self.notes.notes),
+                "frames": done.totals.frames + self._offsets["frames"],
                 "received_samples": samples,
                 "audio_s": samples / self.options.sample_rate,
             }

@@ -15,11 +15,6 @@ DEFAULT_VELOCITY = 80  # velocity of all notes if the network has no velocity he
 MAX_KEPT = 0.999  # maximum of ``belief_kept``, which bounds the weights of a resumed belief
 MAX_ODDS = 6.0  # log-odds of 0.9975
 
-_FORMER = (  # settings in older cards that are now constants
-    "onset_radius_frames default_velocity second_threshold second_frames memory_frames "
-    "ahead_frames least_frames"
-).split()
-
 Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
 Threshold = Annotated[float, Field(gt=0, le=1)]  # probabilities of silence are 0
 
@@ -112,10 +107,7 @@ class TrackerSettings:
     def from_card(cls, card: Mapping[str, Any]) -> Self:
         """Return the settings under "tracker" in a model's card. Missing settings get their
         defaults. Raises ValueError for an invalid value or an unknown name."""
-        values = dict(card.get("tracker") or {})
-        if values.get("line"):
-            values["line"] = _without_former(values["line"])
-        return cls(**_without_former(values))
+        return cls(**(card.get("tracker") or {}))
 
     def onset_threshold_for(self, weights: Mapping[str, float]) -> float:
         """Return the mean onset threshold of the recent notes. ``onset_threshold`` counts as one
@@ -136,7 +128,3 @@ class TrackerSettings:
         pedalled = instrument is None or instrument in PEDAL_INSTRUMENTS
         bias = self.end_biases.get(instrument or "", self.end_bias)
         return (bias, self.pedal_end_bias, self.offset_weight) if pedalled else (bias, 0.0, 0.0)
-
-
-def _without_former(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in _FORMER}

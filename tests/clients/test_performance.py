@@ -138,6 +138,8 @@ async def test_done_includes_audio_dropped_before_the_first_session(
         done = await client.stop()
     assert client.performance.lost_samples == 9 * RATE
     assert done.totals.received_samples == 12 * RATE
+    assert client.ready is not None
+    assert done.totals.frames == pytest.approx(12 * client.ready.frame_rate_hz, abs=5)
     assert done.midi == client.notes.midi()
 
 

@@ -188,9 +188,9 @@ def test_model_without_an_onset_head_is_supported() -> None:
 
 
 def test_model_card_overrides_settings() -> None:
-    card = {"tracker": {"onset_threshold": 0.31, "onset_radius_frames": 2}}
+    card = {"tracker": {"onset_threshold": 0.31}}
     assert TrackerSettings.from_card(card) == TrackerSettings(onset_threshold=0.31)
-    monophonic = {"tracker": {"line": {"cost": 12.0, "ahead_frames": 8}}}
+    monophonic = {"tracker": {"line": {"cost": 12.0}}}
     assert TrackerSettings.from_card(monophonic).line == LineSettings(cost=12.0)
     assert TrackerSettings.from_card({}) == TrackerSettings()
     with pytest.raises(ValueError, match="^unknown field: onset$"):

@@ -165,13 +165,13 @@ class MonophonyDetector:
         self._run = 0  # consecutive frames, up to the latest, with a second pitch
         # Flags of the latest frames: a second pitch lasts, a pitch sounds, a piano sounds, a pitch
         # is audible, a pitch is certain.
-        self._latest = deque([(False,) * 5] * MEMORY_FRAMES)
+        self._latest = deque([[False] * 5] * MEMORY_FRAMES)
         self._counts = [0] * 5
 
     def process(self, block: F32) -> tuple[list[bool], F32]:
         """Process the next n frames, [heads, n, 128]. Return, for each frame, True if the music is
         polyphonic, and the bias of notes, [n]. Both depend on the frames up to it."""
-        line, frame = self._settings, block[self._frame]
+        frame = block[self._frame]
         rows, likeliest = np.arange(len(frame)), frame.argmax(axis=1)
         top = frame[rows, likeliest]
         sounds = top >= SECOND_THRESHOLD
@@ -180,11 +180,11 @@ class MonophonyDetector:
             second = np.where(_UNRELATED[likeliest], frame, 0).max(axis=1) >= SECOND_THRESHOLD
             if self._piano is not None:
                 piano = sounds & (block[self._piano, rows, likeliest] >= 0.5)
-        flags = second, sounds, piano, top >= AUDIBLE, top >= CERTAIN
+        flags = np.stack([second, sounds, piano, top >= AUDIBLE, top >= CERTAIN], axis=1)
         polyphonic, bias = [], []
-        for has_second, *others in zip(*(flag.tolist() for flag in flags), strict=True):
+        for has_second, *others in flags.tolist():
             self._run = self._run + 1 if has_second else 0
-            newest = (self._run >= SECOND_FRAMES, *others)
+            newest = [self._run >= SECOND_FRAMES, *others]
             self._latest.append(newest)
             oldest = self._latest.popleft()
             if newest != oldest:
@@ -192,10 +192,14 @@ class MonophonyDetector:
                 self._counts = [count + new - old for count, new, old in changes]
             seconds, sounding, pianos, audible, certain = self._counts
             polyphonic.append(seconds > 0 or pianos > PIANO_SHARE * sounding)
-            prior_share, prior_frames = PRIOR
-            uncertain = audible - certain + prior_share * prior_frames
-            share = uncertain / (audible + prior_frames)
-            low, high = UNCERTAIN_SHARES
-            weight = min(1.0, max(0.0, (share - low) / (high - low)))
-            bias.append(line.bias + line.doubt_bias * weight)
+            bias.append(self._bias(audible, certain))
         return polyphonic, np.array(bias, np.float32)
+
+    def _bias(self, audible: int, certain: int) -> float:
+        """Return the bias of notes for these numbers of audible and certain frames."""
+        prior_share, prior_frames = PRIOR
+        uncertain = audible - certain + prior_share * prior_frames
+        share = uncertain / (audible + prior_frames)
+        low, high = UNCERTAIN_SHARES
+        weight = min(1.0, max(0.0, (share - low) / (high - low)))
+        return self._settings.bias + self._settings.doubt_bias * weight

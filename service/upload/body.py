@@ -27,13 +27,15 @@ class LimitedBody:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """Receive the next ASGI message. Raises ProtocolError if the body is too large or too slow,
-        or the service drains."""
+        """Receive the next part of the body, an ASGI message. Raises ProtocolError if the body is too
+        large or too slow, the client disconnects, or the service drains."""
         timeout_s = self._idle_timeout_s
         try:
             message = await self._state.wait_for(self._request.receive(), timeout_s)
         except TimeoutError:
             raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no data for {timeout_s:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
         self.received += len(message.get("body", b""))
         if self.received > self._max_bytes:
             raise self._too_large()

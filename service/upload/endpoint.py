@@ -16,7 +16,6 @@ from pydantic_core import to_json
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from model.instruments import distinguished_by
@@ -153,8 +152,6 @@ async def receive_file(
         form = await stack.enter_async_context(
             limited.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         )
-    except ClientDisconnect:
-        raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected") from None
     except HTTPException as error:  # the form is malformed
         raise ProtocolError(ErrorCode.BAD_UPLOAD, error.detail) from None
     upload = form.get("file")

@@ -13,12 +13,13 @@ import pytest
 import soundfile
 from anyio import to_process
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from service.access.keys import hash_key
 from service.score import sheet
 from service.state import MAX_SCORES_PER_CLIENT
 from service.upload import score
-from tests.service.apps import post, sound_file
+from tests.service.apps import post, scope, sound_file
 from tests.service.score.music import tune
 from tests.service.servers import TONES, server_starter
 
@@ -126,6 +127,24 @@ def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.Monke
     response = client.post("/score", json={"notes": NOTES})
     assert response.status_code == 422
     assert "rse-transcribe[score]" in response.json()["detail"]
+
+
+def test_incomplete_body_of_a_disconnected_client_is_no_server_error(client: TestClient) -> None:
+    parts: list[Message] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return parts.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    assert client.portal is not None
+    client.portal.call(client.app, scope("http", "/score"), receive, send)
+    assert sent[0]["status"] == 400
 
 
 SLOW = [

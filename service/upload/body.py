@@ -27,8 +27,8 @@ class LimitedBody:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """Receive the next part of the body, an ASGI message. Raises ProtocolError if the body is too
-        large or too slow, the client disconnects, or the service drains."""
+        """Receive the next ASGI message. Raises ProtocolError if the body is too large or too slow,
+        the client disconnects, or the service drains."""
         timeout_s = self._idle_timeout_s
         try:
             message = await self._state.wait_for(self._request.receive(), timeout_s)

@@ -76,7 +76,7 @@ export class Editor {
 
   /** Run a command and select its new notes. Play the first of them unless `quiet`. */
   run(command, { again = false, quiet = false } = {}) {
-    if (!again && !commands.changes(command)) return;
+    if (!commands.changes(command)) return;
     this.#take.edit(command, { again });
     this.#after(command, quiet);
   }

@@ -1,4 +1,4 @@
-import { applied, changes, History, restore } from "../edit/commands.js";
+import { applied, History, restore } from "../edit/commands.js";
 
 const FRAME_S = 128 / 11025; // duration of a frame of the shipped weights
 
@@ -58,7 +58,6 @@ export class Take extends EventTarget {
     if (this.live) return;
     this.heard ??= { notes: this.notes, beats: this.beats };
     if (again && this.history.done.at(-1)?.label === command.label) this.#run(this.history.undo());
-    if (!changes(command)) return this.#changed();
     this.#run(command);
     this.history.push(command);
     this.#changed();

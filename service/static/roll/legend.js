@@ -13,13 +13,14 @@ const UPDATE_MS = 300;
 export class Legend extends TakeView {
   #list;
   #filter;
-  #rows = new Map(); // instrument -> {item, program, count, mute, solo}
+  #rows = new Map(); // instrument -> {item, all, program, count, mute, solo}
 
   constructor(list, filter) {
     super(() => this.#fill(), () => UPDATE_MS);
     this.#list = list;
     this.#filter = filter;
     filter.addEventListener("change", () => this.#press());
+    store.subscribe(["editing"], () => this.#press());
   }
 
   show(take) {
@@ -48,18 +49,13 @@ export class Legend extends TakeView {
   }
 
   #add(name, program) {
-    const template = $("instrument-row");
-    const item = template.content.firstElementChild.cloneNode(true);
+    const item = $("instrument-row").content.firstElementChild.cloneNode(true);
     item.querySelector(".swatch").style.background = colourOf(name, "var(--instrument-lightness)");
     const all = item.querySelector(".instrument-name");
     all.textContent = labelOf(name);
     all.addEventListener("click", () => {
       const own = this.#filter.notesOf(this.take).filter(({ instrument }) => instrument === name);
       if (store.get("editing")) store.set({ selection: new Set(own) });
-    });
-    store.subscribe(["editing"], () => {
-      all.disabled = !store.get("editing");
-      all.title = all.disabled ? "" : `Select all notes of ${labelOf(name)}`;
     });
     const button = (kind, action, act) => {
       const found = item.querySelector(`.${kind}`);
@@ -69,6 +65,7 @@ export class Legend extends TakeView {
     };
     const row = {
       item,
+      all,
       program,
       count: item.querySelector(".instrument-count"),
       mute: button("mute", "Mute", () => this.#filter.mute(name)),
@@ -82,7 +79,10 @@ export class Legend extends TakeView {
   }
 
   #press() {
-    for (const [name, { item, mute, solo }] of this.#rows) {
+    const editing = store.get("editing");
+    for (const [name, { item, all, mute, solo }] of this.#rows) {
+      all.disabled = !editing;
+      all.title = editing ? `Select all notes of ${labelOf(name)}` : "";
       mute.setAttribute("aria-pressed", this.#filter.isMuted(name));
       solo.setAttribute("aria-pressed", this.#filter.isSolo(name));
       item.classList.toggle("unheard", !this.#filter.hears(name));

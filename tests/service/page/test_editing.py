@@ -53,6 +53,11 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     moved = notes(tab)[0]
     assert moved["pitch"] == 71
     assert moved["onset"] == pytest.approx(original[0]["onset"] + 0.2, abs=0.02)
+    # A drag that starts by deselecting the only note changes nothing.
+    page.keyboard.down("Shift")
+    drag(tab, point(tab, middle + 0.2, 71), point(tab, middle + 0.4, 73))
+    page.keyboard.up("Shift")
+    assert notes(tab)[0] == moved
     drag(tab, point(tab, moved["offset"] - 0.005, 71), point(tab, moved["offset"] + 0.1, 71))
     assert notes(tab)[0]["offset"] == pytest.approx(moved["offset"] + 0.1, abs=0.03)
     assert notes(tab)[0]["onset"] == moved["onset"]

@@ -61,7 +61,7 @@ class TranscriptionClient:
         self.options = options
         self._url = websocket_url(url)
         self._audio = AudioBuffer(
-            options.pcm_frame_bytes, round(MAX_BUFFERED_S * options.sample_rate)
+            options.audio().pcm_frame_bytes, round(MAX_BUFFERED_S * options.sample_rate)
         )
         self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
@@ -122,7 +122,7 @@ class TranscriptionClient:
     def put(self, pcm: bytes) -> None:
         """Add PCM of any length without waiting, as an audio device requires."""
         data = self._carry + pcm
-        complete = len(data) - len(data) % self.options.pcm_frame_bytes
+        complete = len(data) - len(data) % self._audio.pcm_frame_bytes
         self._carry = data[complete:]
         self._audio.put(data[:complete])
 
@@ -130,7 +130,7 @@ class TranscriptionClient:
         """Add PCM of any length. Wait while more than SEND_AHEAD_S of audio is unsent. Raises
         TranscriptionError if the transcription has ended."""
         data = memoryview(pcm).cast("B")
-        step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self.options.pcm_frame_bytes
+        step = round(SEND_AHEAD_S / 8 * self.options.sample_rate) * self._audio.pcm_frame_bytes
         for start in range(0, len(data), step):
             await self._notifier.until(lambda: self._over or self._unsent_s <= SEND_AHEAD_S)
             self._raise_if_over()
@@ -150,7 +150,7 @@ class TranscriptionClient:
             raise SessionEndedError("the client was closed before the transcription was complete")
         done = self._task.result()
         if self._carry:
-            size = self.options.pcm_frame_bytes
+            size = self._audio.pcm_frame_bytes
             message = f"the audio ends in the middle of a sample: send a multiple of {size} bytes"
             raise TranscriptionError(message, done=done)
         return done

@@ -126,10 +126,6 @@ class Start(RequestOptions):
             encoding=self.encoding, sample_rate_hz=self.sample_rate, channels=self.channels
         )
 
-    @property
-    def pcm_frame_bytes(self) -> int:
-        return self.encoding.sample_bytes * self.channels
-
 
 class Stop(_ClientMessage):
     """The audio ends. The server transcribes the rest and sends `done`."""

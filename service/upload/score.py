@@ -18,9 +18,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from starlette.responses import JSONResponse, Response
 
-from model.config import INSTRUMENTS
 from service.access.keys import SCOPE_KEY
 from service.protocol.errors import ErrorCode, ProtocolError
+from service.protocol.options import Instrument
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.live import LiveBeat
@@ -40,12 +40,6 @@ RENDER_TIMEOUT_S = 60.0  # includes the time that a score waits for other scores
 RENDER_NICE = 10  # nice value of the processes, which gives priority to live streams
 
 
-def _known_instrument(name: str | None) -> str | None:
-    if name is not None and name not in INSTRUMENTS:
-        raise ValueError(f"unknown instrument; use one of {', '.join(INSTRUMENTS)}")
-    return name
-
-
 class _Span(BaseModel):
     onset_s: float = Field(ge=0, le=86_400)
     offset_s: float = Field(ge=0, le=86_400)
@@ -62,7 +56,7 @@ class ScoreNote(_Span):
 
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
-    instrument: Annotated[str | None, AfterValidator(_known_instrument)] = None
+    instrument: Instrument | None = None
 
 
 class ScorePress(_Span):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,13 +14,12 @@ import pytest
 import soundfile
 from anyio import to_process
 from starlette.testclient import TestClient
-from starlette.types import Message
 
 from service.access.keys import hash_key
 from service.score import sheet
 from service.state import MAX_SCORES_PER_CLIENT
 from service.upload import score
-from tests.service.apps import post, scope, sound_file
+from tests.service.apps import post, sound_file
 from tests.service.score.music import tune
 from tests.service.servers import TONES, server_starter
 
@@ -101,7 +101,7 @@ def test_score_of_an_upload_has_its_title(client: TestClient) -> None:
         ({"notes": [{"onset_s": -1, "offset_s": 1, "pitch": 60}]}, "notes.0.onset_s"),
         ({"notes": NOTES, "bpm": 5}, "bpm"),
         ({"notes": NOTES * 2000}, "4 MiB"),
-        ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "unknown instrument"),
+        ({"notes": [NOTES[0] | {"instrument": "kazoo"}]}, "instruments must be among"),
         ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
         ({"notes": [NOTES[0] | {"onset_s": 9, "offset_s": 8}]}, "offset_s must not be less"),
         ({"notes": [{}] * 10_000}, "notes.0.onset_s is missing"),
@@ -129,24 +129,9 @@ def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.Monke
     assert "rse-transcribe[score]" in response.json()["detail"]
 
 
-def test_incomplete_body_of_a_disconnected_client_is_no_server_error(client: TestClient) -> None:
-    parts: list[Message] = [
-        {"type": "http.request", "body": b"{", "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return parts.pop(0)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    assert client.portal is not None
-    client.portal.call(client.app, scope("http", "/score"), receive, send)
-    assert sent[0]["status"] == 400
-
-
+INCOMPLETE = (
+    b"POST /score HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bob\r\nContent-Length: 9\r\n\r\n{"
+)
 SLOW = [
     NOTES[0] | {"onset_s": at, "offset_s": at + 0.1} for at in np.arange(0, 6000, 0.35).tolist()
 ]
@@ -173,6 +158,8 @@ def test_slow_score_ends_with_its_client_or_server(
             body = {"notes": notes}
             return httpx.post(url, json=body, headers=headers, timeout=timeout_s).status_code
 
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(INCOMPLETE)
         for _ in range(MAX_SCORES_PER_CLIENT + 1):  # each would occupy a slot for a minute
             with pytest.raises(httpx.ReadTimeout):
                 post_score("alice", SLOW, 1)
@@ -184,3 +171,4 @@ def test_slow_score_ends_with_its_client_or_server(
             assert post_score("bob", NOTES, 100) == 200
             assert server.terminate() == 0
             assert json.loads(connection.getresponse().read())["code"] == "draining"
+        assert "Traceback" not in server.log

@@ -282,8 +282,8 @@ def _actual_codec(name: str, head: bytes) -> str:
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
     extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
-    # FFmpeg takes 24 valid bits of 32 for floats, as in files of the first Adobe Audition. Files
-    # with an extensible header contain integers.
+    # FFmpeg reads 32-bit samples with 24 valid bits as floats, as the first Adobe Audition wrote
+    # them. Files with an extensible header contain integers.
     return "pcm_s32le" if name == "pcm_f24le" and extensible else name
 
 

@@ -117,16 +117,15 @@ class PcmDecoder:
         BadAudioError."""
         data = self._carry + data
         complete = len(data) - len(data) % self._audio.pcm_frame_bytes
-        self._carry = data[complete:]
         values = np.frombuffer(data, self._dtype, count=complete // self._dtype.itemsize)
         values = values.reshape(-1, self._audio.channels)
+        self._carry = b""  # stays empty if a sample is invalid
         if self._audio.encoding is Encoding.PCM_S16LE:
-            return self.downmix(values.astype(np.float32) / np.float32(2**15))
-        try:
-            return check_and_mix(values, self.downmix.position, self.downmix)
-        except BadAudioError:
-            self._carry = b""
-            raise
+            mono = self.downmix(values.astype(np.float32) / np.float32(2**15))
+        else:
+            mono = check_and_mix(values, self.downmix.position, self.downmix)
+        self._carry = data[complete:]
+        return mono
 
 
 class Downmix:

@@ -31,7 +31,7 @@ from service.notes.frames import OVERTONES, add_log_odds, onset_shift
 from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 
-OFFSET_ODDS = 2.0  # offset probabilities with log-odds above -2 (0.12) shorten a note
+OFFSET_ODDS = 2.0  # a note is shortened by offset probabilities with log-odds above -2 (0.12)
 DROP = 3.0  # fall of the sum that ends a note
 DROP_BEFORE_UPDATE = 2.0  # fall that ends a note whose instrument may change in this frame
 VOICE_SHARE = 0.65  # share of the voice in the recent notes above which a line is decoded as sung

@@ -152,7 +152,7 @@ class EventDetector:
             if pedal is None or settled_frame < 0:
                 continue
             if self._pedal_changes(pedal[i]) and not is_replayed:
-                middle = settled_frame - (PEDAL_FRAMES - 1) // 2  # of the averaged frames
+                middle = settled_frame - (PEDAL_FRAMES - 1) // 2  # frame at the centre of the mean
                 events.append(self._change_pedal(max(0, middle)))
         return events
 

@@ -116,7 +116,7 @@ class SungLine:
         near = np.maximum(0, CAP - np.abs(pitch[:, None] - states)) * weight[:, None]
         past = np.zeros((len(pitch) + 1, len(states)))
         np.cumsum(near, axis=0, out=past[1:])
-        begin = PAST_FRAMES - first  # where the first paths start, relative to ``first``
+        begin = PAST_FRAMES - first  # first frame of the first paths, relative to ``first``
         gains = near[begin:] + (gain - CAP * weight)[begin:, None]
         bias = np.zeros(len(gains) - AHEAD_FRAMES)
         return first, past, *best_paths(gains, cost[begin:, None], bias)

@@ -118,7 +118,7 @@ class NoteTracker(Tracker):
 
     def step(self) -> list[NoteEvent]:
         newest = self._pushed
-        index = newest - self._oldest - self._past  # of the newest frame in the block
+        index = newest - self._oldest - self._past  # position in the block
         self._is_polyphonic = self._polyphonic[index]
         decided = newest + 1 - (ONSET_RADIUS if self._is_polyphonic else self._ahead)
         events: list[NoteEvent] = []

@@ -111,7 +111,7 @@ def targets(
     if output is None:
         return _named({path: path.with_name(name.name) for path, name in inputs.items()}, suffix)
     target = Path(output)
-    is_folder = os.path.isdir(target) or output.endswith(os.sep)
+    is_folder = os.path.isdir(target) or output.endswith(("/", os.sep))
     is_file = target == STDIO or target.suffix.lower() in RESULTS
     is_misnamed_file = not is_file and len(inputs) == 1 and _ENDING.fullmatch(target.suffix)
     if is_folder or not (is_file or is_misnamed_file):

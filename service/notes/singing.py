@@ -96,18 +96,20 @@ class SungLine:
             return None
         starts = [max(note.frame - self._oldest, column - PAST_FRAMES) for note in sounding]
         if self._paths is None:
-            self._paths = self._best_paths(min([column - i, *starts]))
-        first, past, note, silent, left = self._paths
-        best, held = int(note[i].argmax()), []
-        start_gain = float(note[i, best] - self._curve[_COST, column])
+            self._paths = self._best_paths(min([PAST_FRAMES, *starts]))
+        first, past, note_gain, silent_gain, leaves = self._paths
+        best = int(note_gain[i].argmax())  # state of the note that may start
+        start_gain = float(note_gain[i, best] - self._curve[_COST, column])
+        held = []
         for start in starts:
             past_gain = past[column - first] - past[start - first]
-            held.append(float((past_gain + note[i]).max() - past_gain.max()))
-        leaves = left[:, i, best]
-        length = int(leaves.argmax()) + 1 if leaves.any() else AHEAD_FRAMES + 1
+            held.append(float((past_gain + note_gain[i]).max() - past_gain.max()))
+        left = leaves[:, i, best]
+        length = int(left.argmax()) + 1 if left.any() else AHEAD_FRAMES + 1
         rows = self._rows[i : i + max(MIN_FRAMES, length)]
-        pitch = int((np.arange(1, len(rows) + 1) ** 2 @ rows).argmax())
-        return Gains(start_gain, pitch, float(silent[i]), held)
+        weights = np.arange(1, len(rows) + 1) ** 2
+        pitch = int((weights @ rows).argmax())
+        return Gains(start_gain, pitch, float(silent_gain[i]), held)
 
     def _best_paths(self, first: int) -> _Paths:
         """Return the best paths of the block. first: first column at which P is needed."""

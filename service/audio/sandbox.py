@@ -41,7 +41,9 @@ except ImportError:  # Windows
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
 DECODER_NICE = 10  # niceness of a child, so that live streams have a higher priority
-STALL_S = 10.0  # maximum time without data from a child
+# Maximum time without data from a child. The child reads a float file completely before its first
+# block, which took 13 s for 4 GB, and takes longer on a busy machine.
+STALL_S = 120.0
 MAX_PACKET_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
 MAX_REQUEST_BYTES = 64

@@ -54,7 +54,7 @@ def settle_instruments(notes: list[Note]) -> list[Note]:
 def _overlaps(classes: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return, for each class, the share of its time in which other classes sound. spans: onset and
     offset frames, [notes, 2]."""
-    changes = np.zeros((len(INSTRUMENTS), int(spans.max()) + 1), np.int32)
+    changes = np.zeros((len(INSTRUMENTS), int(spans.max()) + 1), np.int16)
     np.add.at(changes, (classes, spans[:, 0]), 1)
     np.add.at(changes, (classes, spans[:, 1]), -1)
     sounds = np.cumsum(changes, axis=1, out=changes) > 0

@@ -4,10 +4,13 @@ const POLL_S = 2; // interval between two requests
 
 /** Return true if the server responds and has a free slot for a session. */
 async function isFree() {
-  const response = await fetch(new URL("readyz", document.baseURI)).catch(() => null);
-  if (!response?.ok) return false;
-  const { sessions, max_sessions } = await response.json();
-  return sessions < max_sessions;
+  try {
+    const response = await fetch(new URL("readyz", document.baseURI));
+    const { sessions, max_sessions } = await response.json();
+    return response.ok && sessions < max_sessions;
+  } catch {
+    return false; // unreachable, or the response is the page of a proxy or a network
+  }
 }
 
 /**

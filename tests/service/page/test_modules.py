@@ -77,18 +77,17 @@ def test_file_names_and_instrument_labels(bench: Tab) -> None:
 
 
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
-    """The server is starting, then full, then free, long before the pause would end by itself."""
+    """Another page responds, then the server is full, then free, long before the pause would end."""
     requested = bench.run(
         """async () => {
           const { pauseUntilFree } = await import('./service/ready.js');
           const fetched = window.fetch;
-          const responses = [[503, {}], [200, { sessions: 1, max_sessions: 1 }],
-            [200, { sessions: 0, max_sessions: 1 }]];
+          const responses = ['<p>Accept the terms of this network.</p>',
+            '{ "sessions": 1, "max_sessions": 1 }', '{ "sessions": 0, "max_sessions": 1 }'];
           const requested = [];
           window.fetch = async (url) => {
             requested.push(new URL(url).pathname);
-            const [status, body] = responses[requested.length - 1];
-            return new Response(JSON.stringify(body), { status });
+            return new Response(responses[requested.length - 1]);
           };
           try {
             await pauseUntilFree(600);

@@ -17,6 +17,7 @@ from service.score.voices import Bars, Chord
 
 _MIN_REST = Fraction(1, 4)  # in beats; shorter rests are articulation and are not written
 _MAX_RATIO = 1.5  # maximum ratio of written to played length, except for the shortest notes
+_MAX_CHANGE = Fraction(3, 2)  # maximum difference between written and played length, in beats
 _DEVIATION, _SYMBOL, _TIE, _DOT = 2.0, 1.0, 0.5, 0.2  # costs of doubled length, symbol, tie, dot
 _STACCATO_S, _STACCATO = 0.25, 0.5  # maximum staccato length: in s, and relative to its note value
 _HALF = Fraction(1, 2)
@@ -118,13 +119,15 @@ class Rhythm:
     def _written_end(self, chord: Chord, following: Fraction) -> Fraction:
         """Return the written end of a note: the simplest position near the end of its sound."""
         onset, played = chord.onset, chord.length
-        latest = onset + Fraction(_MAX_RATIO) * played
-        # Positions from half of the played length to _MAX_RATIO times this length; at least one.
+        # Positions from half of the played length to _MAX_RATIO times this length, but within
+        # _MAX_CHANGE of it; at least one.
+        earliest = onset + max(played / 2, played - _MAX_CHANGE)
+        latest = onset + min(Fraction(_MAX_RATIO) * played, played + _MAX_CHANGE)
         ends: list[Fraction] = []
         for end in self._places_after(onset):
             if end >= following - _MIN_REST or (ends and end > latest):
                 break
-            if end >= onset + played / 2 or end > latest:
+            if end >= earliest:
                 ends.append(end)
         if not ends or following <= latest:
             ends.append(following)

@@ -39,6 +39,16 @@ def lengths(*args, **keywords) -> list[float]:  # type: ignore[no-untyped-def]
     ]
 
 
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_long_notes_keep_their_bars(size: int) -> None:
+    assert lengths([(0, 6 * size), (6 * size, size)], size=size) == [size] * 7
+
+
+def test_drone_of_an_hour_is_written() -> None:
+    """If the time were quadratic in the length of a note, this test would reach its time limit."""
+    assert lengths([(0, 7199), (7203, 1)]) == [4] * 1800 + [-2, -1, 1]
+
+
 @pytest.mark.parametrize(
     ("played", "written"),
     [

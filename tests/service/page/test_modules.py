@@ -77,7 +77,7 @@ def test_file_names_and_instrument_labels(bench: Tab) -> None:
 
 
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
-    """Another page responds, then the server is full, then free, long before the pause would end."""
+    """Another page responds, then the server is full, then free, long before the pause ends."""
     requested = bench.run(
         """async () => {
           const { pauseUntilFree } = await import('./service/ready.js');

@@ -137,10 +137,9 @@ class EventDetector:
         self._tracker.read(decoded, new, offset_cents)
         self._classifier.append(first_frame - repeated, probabilities, new)
         if self._bends:
-            rows = np.zeros((new, PITCHES), np.float32)
             cents = probabilities[self._cents_row, repeated : repeated + new]
-            rows[: len(cents)] = cents
-            self._bends.append_rows(rows, offset_cents)
+            missing = new - len(cents)
+            self._bends.append_rows(np.pad(cents, ((0, missing), (0, 0))), offset_cents)
         pedal = None if self._pedal_row is None else settled[self._pedal_row, :, ANY_PITCH].tolist()
         events: list[Event] = []
         for i, frame in enumerate(range(first_frame, first_frame + new)):

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,7 +35,6 @@ _A4_MM = (210, 297)
 _OPTIONS = {
     "pageWidth": 10 * _A4_MM[0],  # tenths of a mm
     "pageHeight": 10 * _A4_MM[1],
-    "scale": 100,
     "footer": "none",
     "breaks": "auto",
     "justifyVertically": True,
@@ -50,7 +50,8 @@ _TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # part of typst; the web page has a subset
-_ENDLESS = 60_000  # tenths of a mm: height of a single page, which verovio reduces to its content
+# Limits of verovio's pages in tenths of a mm. It reduces the height of a single page to its content.
+_MIN_WIDTH, _MAX_HEIGHT = 100, 60_000
 
 
 class PedalTimes(Protocol):
@@ -168,9 +169,11 @@ class ScoreDocument:
         toolkit = sheet.load("verovio").toolkit()
         toolkit.setOptions(_OPTIONS)
         if width is not None:
-            endless = {"pageWidth": width, "pageHeight": _ENDLESS, "adjustPageHeight": True}
-            endless["justifyVertically"] = False
-            toolkit.setOptions(endless)
+            # The music is scaled down to the minimum width, so that as much as possible fits.
+            scale = ceil(100 * _MIN_WIDTH / width)
+            single = {"pageWidth": width * scale // 100, "pageHeight": _MAX_HEIGHT, "scale": scale}
+            single |= {"scaleToPageSize": True, "adjustPageHeight": True}
+            toolkit.setOptions(single | {"justifyVertically": False})
         if not toolkit.loadData(self.musicxml.decode()):
             raise ValueError("verovio cannot engrave this score")
         return toolkit

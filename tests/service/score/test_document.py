@@ -148,6 +148,14 @@ def test_long_rest_is_engraved_as_one_bar() -> None:
     assert page.count('class="measure') == 25
 
 
+def test_long_piece_is_engraved_on_a_narrow_page() -> None:
+    notes = tune(np.arange(0, 400, 0.5), 4)
+    score = ScoreDocument(as_notes(notes, "piano"), BeatHints(bpm=120))
+    page, times_s = score.timed_svg(500)
+    assert page.count('class="measure') == len(score.bars_s) == 200
+    assert len(times_s) == len(notes)
+
+
 def test_engraved_notes_have_their_times_after_silence() -> None:
     steady = tune(BEATS_S, 4)
     waits_s = np.random.default_rng(1).exponential(0.3, 60)

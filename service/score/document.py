@@ -50,7 +50,7 @@ _TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # part of typst; the web page has a subset
-# Limits of verovio's pages in tenths of a mm. It reduces the height of a single page to its content.
+# Limits of verovio's pages in tenths of a mm. The height of a single page shrinks to its content.
 _MIN_WIDTH, _MAX_HEIGHT = 100, 60_000
 
 

@@ -46,6 +46,8 @@ _OPTIONS = {
 # PDF do not have. These accidentals are replaced by Unicode characters in the text font.
 _ACCIDENTAL = re.compile('<tspan font-family="Leipzig"[^>]*>([\uea64-\uea66])</tspan>')
 _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
+# Size of the page in hundredths of a mm, the units of the drawing.
+_UNITS = re.compile('definition-scale"[^>]*viewBox="0 0 ([0-9]+) ([0-9]+)"')
 _TEXT_SIZE = "405px"  # font size of verovio's text
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
@@ -138,7 +140,7 @@ class ScoreDocument:
         """
         toolkit = self._engraved(width)
         pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
-        return [_with_text_font(page) for page in pages]
+        return [_finished(page) for page in pages]
 
     def timed_svg(self, width: int) -> tuple[str, dict[str, list[float]]]:
         """Return the SVG of one page, and the onset and offset in seconds of each note by the ID of
@@ -163,7 +165,7 @@ class ScoreDocument:
             times_s |= {note: [time_s, time_s] for note in event.get("on", [])}
             for note in event.get("off", []):
                 times_s[note][1] = time_s
-        return _with_text_font(svg), times_s
+        return _finished(svg), times_s
 
     def _engraved(self, width: int | None) -> Any:
         toolkit = sheet.load("verovio").toolkit()
@@ -201,7 +203,11 @@ class ScoreDocument:
         write_atomically(path, file)
 
 
-def _with_text_font(svg: str) -> str:
+def _finished(svg: str) -> str:
+    """Return an SVG of verovio with the size in tenths of a mm, and with available text fonts."""
+    if units := _UNITS.search(svg):
+        size = f'viewBox="0 0 {int(units[1]) // 10} {int(units[2]) // 10}"'
+        svg = re.sub('viewBox="[^"]*"', size, svg, count=1)
     svg = svg.replace('font-family="Times, serif"', f'font-family="{_TEXT_FONT}, Times, serif"')
     return _ACCIDENTAL.sub(
         lambda glyph: f'<tspan font-size="{_TEXT_SIZE}">{_UNICODE[glyph[1]]}</tspan>', svg

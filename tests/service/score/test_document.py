@@ -154,6 +154,7 @@ def test_long_piece_is_engraved_on_a_narrow_page() -> None:
     page, times_s = score.timed_svg(500)
     assert page.count('class="measure') == len(score.bars_s) == 200
     assert len(times_s) == len(notes)
+    assert page.startswith('<svg viewBox="0 0 500 ')
 
 
 def test_engraved_notes_have_their_times_after_silence() -> None:

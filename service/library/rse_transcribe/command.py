@@ -193,15 +193,16 @@ def _transcribing(
     parser: argparse.ArgumentParser, args: argparse.Namespace, options: dict[str, Any], many: bool
 ) -> Iterator[Transcribe]:
     """Yield a function that transcribes a recording with a service or a Transcriber."""
-    from rse_transcribe import remote
+    if args.server is not None:
+        from rse_transcribe import remote
+
+        query = {"model": args.model, **options}
+        yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
+        return
     from rse_transcribe.recordings import Transcriber
     from service.stream.windows import EngineError
     from service.workers.pool import MAX_WORKERS
 
-    if args.server is not None:
-        query = {"model": args.model, **options}
-        yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
-        return
     # Processes take seconds to start, which is too long for a single recording.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"
     try:

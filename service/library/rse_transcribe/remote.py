@@ -5,12 +5,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from itertools import chain
+from ssl import create_default_context
+from types import SimpleNamespace
 from typing import Any, BinaryIO
-from urllib.parse import urlencode, urlsplit
-from uuid import uuid4
 
+import httpx
 import numpy as np
 
 from model.config import PITCHES
@@ -26,7 +25,6 @@ PATH = "/transcribe"
 # Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
 MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
-_CHUNK_BYTES = 1 << 16
 
 
 class ServiceError(RuntimeError):
@@ -57,12 +55,23 @@ def transcribe(
         OSError: the file cannot be opened.
         ValueError: the address of the service or the API key is invalid.
     """
-    rejections = 0
-    with open_file(recording) as file, progress_bar(file) as bar:
+    address, key, rejections = _address(url), api_key(), 0
+    # A proxy that compresses may delay lines. An idle connection may break while this waits.
+    headers = {"Accept-Encoding": "identity", "Connection": "close"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    client = httpx.Client(
+        headers=headers,
+        timeout=SILENCE_TIMEOUT_S,
+        verify=create_default_context(),  # trusts the certificates of the system
+        trust_env=False,  # proxies of the environment may not reach a service on this network
+    )
+    with open_file(recording) as file, progress_bar(file) as bar, client:
         while True:
             file.seek(0)
+            messages = _request(client, address, file, options)
             try:
-                return _collect(_request(file, url, options), lambda part: bar.update(part - bar.n))
+                return _collect(messages, lambda part: bar.update(part - bar.n))
             except ServiceError as error:
                 rejections += 1
                 if error.retry_after_s is None or rejections == MAX_ATTEMPTS:
@@ -109,66 +118,46 @@ def _collect(
     raise ServiceError(error or "the service closed the connection")
 
 
-def _request(file: BinaryIO, url: str, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Send the request and yield the messages of the response."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    make_connection = {"http": HTTPConnection, "https": HTTPSConnection}.get(parts.scheme)
-    try:
-        if make_connection is None or not parts.hostname:
-            raise HTTPException
-        connection = make_connection(parts.netloc, timeout=SILENCE_TIMEOUT_S)
-    except HTTPException:  # raised above, or because the port is not a number
-        raise ValueError(f"invalid service address: {url!r}") from None
-    key = api_key()
-    fields = {name: "true" if value is True else value for name, value in options.items() if value}
-    query = urlencode({**fields, "answer": "ndjson", "updates": "true"}, doseq=True)
-    try:
-        connection.connect()
-    except OSError as error:
-        refused = isinstance(error, ConnectionRefusedError)
-        hint = "; `rse-transcribe serve` starts a service" if refused else ""
-        raise ServiceError(f"cannot connect to {parts.netloc}: {error}{hint}") from error
-    try:
-        target = f"{parts.path.rstrip('/')}{PATH}?{query}"
-        yield from _response_lines(connection, target, file, key)
-    except (OSError, HTTPException, ValueError) as error:
-        raise ServiceError(f"the connection was lost: {error}") from error
-    finally:
-        connection.close()
-
-
-def _response_lines(
-    connection: HTTPConnection, target: str, file: BinaryIO, key: str
+def _request(
+    client: httpx.Client, address: httpx.URL, file: BinaryIO, options: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    boundary = uuid4().hex
-    headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    disposition = 'Content-Disposition: form-data; name="file"; filename="recording"'
-    head = f"--{boundary}\r\n{disposition}\r\n\r\n".encode()
+    """Send the request and yield the messages of the response."""
+    fields = {name: value for name, value in options.items() if value}
+    fields |= {"answer": "ndjson", "updates": True}
+    # Without a length, the body is sent in chunks: the file may grow meanwhile.
+    form: Any = {"file": ("recording", SimpleNamespace(read=file.read))}
     try:
-        form = chain([head], _chunks(file), [f"\r\n--{boundary}--\r\n".encode()])
-        connection.request("POST", target, form, headers)
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # the service has rejected the recording, and its response states the reason
-    response = connection.getresponse()
-    if response.status == 200:
-        yield from map(json.loads, response)
-        return
+        with client.stream("POST", address, params=fields, files=form) as response:
+            if response.status_code == 200:
+                yield from map(json.loads, response.iter_lines())
+            else:
+                response.read()
+                raise _service_error(response)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        hint = "; `rse-transcribe serve` starts a service" if "refused" in str(error) else ""
+        host = address.netloc.decode()
+        raise ServiceError(f"cannot connect to {host}: {error}{hint}") from error
+    except OSError as error:  # httpx reports errors of the connection otherwise
+        raise ServiceError(f"cannot read the recording: {error}") from error
+    except (httpx.RequestError, ValueError) as error:
+        raise ServiceError(f"the connection was lost: {error}") from error
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url if "://" in url else f"http://{url}")
+        if " " in url or address.scheme not in ("http", "https") or not address.host:
+            raise httpx.InvalidURL(url)
+    except httpx.InvalidURL:
+        raise ValueError(f"invalid service address: {url!r}") from None
+    return address.copy_with(path=address.path.rstrip("/") + PATH)
+
+
+def _service_error(response: httpx.Response) -> ServiceError:
     try:  # a problem document (RFC 9457)
-        problem = json.loads(response.read())
+        problem = response.json()
         message = f"{problem['detail']} ({problem['code']})"
     except (ValueError, LookupError, TypeError):
-        message = f"the service responded with {response.status} {response.reason}"
-    delay_s = response.getheader("Retry-After", "")
-    raise ServiceError(message, float(delay_s) if delay_s.isdigit() else None)
-
-
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of a file. Raises ServiceError if the file cannot be read. An OSError would
-    be reported as a lost connection."""
-    try:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
-    except OSError as error:
-        raise ServiceError(f"cannot read the recording: {error}") from error
+        message = f"the service responded with {response.status_code} {response.reason_phrase}"
+    delay_s = response.headers.get("Retry-After", "")
+    return ServiceError(message, float(delay_s) if delay_s.isdecimal() else None)

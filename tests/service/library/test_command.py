@@ -115,7 +115,9 @@ FAKE_COMMAND = """if True:
     from tests.fakes import FakeTranscriber
 
     rse_transcribe.recordings.as_model = lambda *_, **__: FakeTranscriber()
-    sys.exit(command.main())
+    status = command.main()
+    assert "httpx" not in sys.modules  # only --server needs it
+    sys.exit(status)
 """
 
 

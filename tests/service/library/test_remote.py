@@ -1,10 +1,17 @@
 """Tests of ``rse-transcribe --server``: its output files, retries and error messages."""
 
 import errno
+import http
 import io
-from collections.abc import Iterator
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO, cast
 
 import pytest
 import soundfile
@@ -29,7 +36,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
     monkeypatch.setenv("RSE_KEY", KEY + "\n")  # as read from a file
-    soundfile.write(tmp_path / "song.flac", melody(), RATE_HZ)
+    samples = melody()
+    with soundfile.SoundFile(tmp_path / "song.flac", "w", RATE_HZ, 1) as file:
+        file.title = "K\u00f6chel\u2028525"  # with a line separator of Unicode
+        file.write(samples)
     return tmp_path / "song.flac"
 
 
@@ -69,31 +79,154 @@ def test_rejected_key_and_missing_service_keep_the_old_file(
     assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
+Respond = Callable[[socket.socket], object]
+HEAD = b"HTTP/1.1 %s\r\nConnection: close\r\n%s\r\n"
+LINE = b'{"type": "progress", "fraction": 0.5}\n'
+PROGRESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(LINE), LINE)
+
+
+@contextmanager
+def scripted_service(*script: Respond) -> Iterator[str]:
+    """Yield the address of a service that passes each connection to the next function of a script,
+    and then closes it."""
+
+    def serve() -> None:
+        for respond in script:
+            with listener.accept()[0] as connection:
+                respond(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+        served = threads.submit(serve)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        served.result(timeout=60)
+
+
+def read_chunked(connection: socket.socket) -> bytes:
+    message = b""
+    while not message.endswith(b"0\r\n\r\n"):
+        assert (data := connection.recv(1 << 16))
+        message += data
+    return message
+
+
+class Endless(io.RawIOBase):
+    """Recording without an end."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        return len(buffer)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "body", "error", "delay_s"),
+    [
+        (b"413", b"", b'{"code": "big", "detail": "too large"}', "too large (big)", None),
+        (b"503", b"Retry-After: 7\r\n", b"[]", "responded with 503 Service Unavailable", 7.0),
+        (b"503", b"Retry-After: \xb2\r\n", b"", "responded with 503", None),
+        (b"307", b"Location: /\r\n", b"", "responded with 307 Temporary Redirect", None),
+    ],
+)
+def test_response_before_the_end_of_the_recording_states_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+    status: bytes,
+    header: bytes,
+    body: bytes,
+    error: str,
+    delay_s: float | None,
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")  # is not used
+    monkeypatch.setattr(remote, "MAX_ATTEMPTS", 1)
+    reason = http.HTTPStatus(int(status)).phrase.encode()
+
+    def respond(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(HEAD % (status + b" " + reason, header) + body)
+
+    with (
+        scripted_service(respond) as url,
+        pytest.raises(remote.ServiceError, match=re.escape(error)) as raised,
+    ):
+        remote.transcribe(cast(BinaryIO, Endless()), url, {}, print)
+    assert raised.value.retry_after_s == delay_s
+
+
 @pytest.mark.parametrize(("rejections", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
 def test_busy_service_is_retried(
     url: str,
     song: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     rejections: int,
     status: int,
 ) -> None:
-    send_request = remote._response_lines
-    errors = [remote.ServiceError("no slot is free", 0.0)] * rejections
+    def reject(connection: socket.socket) -> None:
+        read_chunked(connection)
+        problem = b'{"code": "capacity", "detail": "no slot is free"}'
+        connection.sendall(HEAD % (b"503 Busy", b"Retry-After: 0\r\n") + problem)
 
-    def respond(connection: Any, target: str, file: BinaryIO, key: str) -> Iterator[dict[str, Any]]:
-        if errors:
-            file.read(1000)
-            raise errors.pop()
-        return send_request(connection, target, file, key)
+    def forward(connection: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as service:
+            service.sendall(read_chunked(connection))
+            connection.sendall(read_chunked(service))
 
-    monkeypatch.setattr(remote, "_response_lines", respond)
-    assert command.main([str(song), "--server", url]) == status
-    assert not errors
+    with scripted_service(*[reject] * rejections, *[forward] * (1 - status)) as busy:
+        assert command.main([str(song), "--server", busy]) == status
     assert capsys.readouterr().err.count("no slot is free") == 1 + status
 
 
-@pytest.mark.parametrize("url", ["http://localhost:80x", "http://my host:8000", "ws://a"])
+def test_messages_arrive_as_the_service_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording grows while it is sent. At the end the service is silent for too long."""
+    monkeypatch.setattr(remote, "SILENCE_TIMEOUT_S", 0.5)
+    received, requests = threading.Event(), list[bytes]()
+    bar = SimpleNamespace(n=0, update=lambda _: received.set())
+    monkeypatch.setattr(remote, "progress_bar", lambda _: nullcontext(bar))
+
+    class Growing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() == 4:
+                self.write(b"grown")
+                self.seek(4)
+            return super().read(size)
+
+    def respond(connection: socket.socket) -> None:
+        requests.append(read_chunked(connection))
+        connection.sendall(PROGRESS)
+        assert received.wait(60)
+        connection.recv(1)  # until the client closes the connection
+
+    options = {"bends": True, "model": None}
+    with (
+        scripted_service(respond) as url,
+        pytest.raises(remote.ServiceError, match="connection was lost: timed out"),
+    ):
+        remote.transcribe(Growing(b"song"), f"{url}/base/", options, print)
+    (request,) = requests
+    assert request.startswith(b"POST /base/transcribe?bends=true&answer=ndjson&updates=true HTTP")
+    assert b"grown" in request
+
+
+def test_connection_that_breaks_is_reported() -> None:
+    def respond(connection: socket.socket) -> None:
+        read_chunked(connection)
+        connection.sendall(PROGRESS)
+
+    with (
+        scripted_service(respond) as url,
+        pytest.raises(remote.ServiceError, match="connection was lost: "),
+    ):
+        remote.transcribe(io.BytesIO(b"song"), url, {}, print)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:80x", "http://my host:8000", "ws://a", "http://:80"]
+)
 def test_invalid_address_is_reported(
     song: Path, capsys: pytest.CaptureFixture[str], url: str
 ) -> None:

@@ -190,13 +190,17 @@ class NetworkStream:
     few windows. Only one thread may use it.
 
     Silence precedes the first window. After a move by more than ``longest_slide`` hops, the
-    stream restarts from silence."""
+    stream restarts from silence.
+
+    Attributes:
+        frames: frames of each window whose columns and peaks the rows contain. It may be changed
+            between two windows.
+    """
 
     def __init__(self, columns: ColumnNetwork, first_half: FirstHalf, frames: range) -> None:
-        """frames: frames of each window whose columns and peaks the rows contain."""
         self._network = columns
         self._first_half = first_half
-        self._frames = frames
+        self.frames = frames
         self._state: list[Tensor] | None = None
         self._columns: Tensor | None = None  # (GRID, pitches, channels)
         self._peaks: Tensor | None = None  # (complete columns, PITCHES)
@@ -236,7 +240,7 @@ class NetworkStream:
         hops = [self._hop + number * new_hops for number in range(1, count + 1)]
         self._hop = hops[-1]
         middle = self._first_half.advance(self._caches, hops, grid)
-        start, stop = self._frames.start, self._frames.stop
+        start, stop = self.frames.start, self.frames.stop
         selected = grid[:, start:stop].flatten(1).float()
         incomplete = max(0, stop - max(start, complete))  # number of frames without peaks
         peaks = F.pad(peaks[:, start:stop], (0, 0, 0, incomplete))

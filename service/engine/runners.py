@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.config import HOP, WINDOW, ModelConfig
+from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from model.fast.network import FastNetwork, NetworkStream, fast_network
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
@@ -107,6 +107,8 @@ class CpuRunner:
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """Compute windows together only if this gives the same bits as one by one."""
+        if isinstance(stream, NetworkStream):
+            stream.frames = range(FRAMES)[due.positions]
         rows: list[Tensor] = []
         for shift, group in groupby(due.iter_windows(), key=itemgetter(1)):
             windows = [torch.from_numpy(view) for view, _ in group]

@@ -5,7 +5,8 @@
         events += stream.process_predictions(compute(runner, features, due))
 
 A stream has no I/O, clock, thread or lock. The events depend only on the audio and the options.
-They do not depend on the sizes of chunks, their timing, or the number of windows per call.
+They do not depend on the sizes of chunks, their timing, or the number of windows per call. Only
+wide windows, which a caller may request for a stream that is behind, change them slightly.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, WINDOW, ModelConfig
+from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder, check_and_mix
 from service.audio.resample import RateRatio, Resampler
 from service.notes.events import Event
@@ -44,10 +46,15 @@ class Stream:
     """Transcribes one performance.
 
     Attributes:
+        decoder: decoder of the PCM bytes.
         delay: guaranteed maximum delays of note_on and note_off.
         collector: completed notes and pedal presses.
         frame_s: seconds per frame.
         late_frames: see ``WindowSchedule``.
+        positions, wide_positions: positions to read from each window, and from each wide window
+            (``WindowSchedule.positions``).
+        segment_windows: maximum number of windows in a segment of a recording.
+        preroll_windows: number of windows that restore the network's streaming state.
         error: invalid sample, which ended the audio, or too many notes; else None. The audio before
             an invalid sample is still transcribed.
     """
@@ -84,13 +91,14 @@ class Stream:
         self.frame_s = HOP / rate_hz
         self._ratio = RateRatio.of(audio.sample_rate_hz, rate_hz)
         self._detector, self._schedule = build_detector(config, options, settings)
+        self._wide = self._schedule.widened()
         self._on_frames = on_frames
         self.late_frames = self._schedule.late_frames
         self._point = resume or ResumePoint()
         replay = self._replay_before(self._point.frames)
         replay.check(self._point, self._schedule.block_frames, self.frame_s)
         self._skip_samples = replay.from_sample - self._point.from_sample
-        self._decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
+        self.decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
         self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
         self._first_block = self._blocks = replay.first_block  # next block for `next_windows`
         self._frames = self._schedule.first_frame(replay.first_block)  # next frame to process
@@ -98,10 +106,16 @@ class Stream:
         self._end_blocks = 0
         self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
         self._detector.resume(self._first_detected_frame, self._point)
-        self._resampler_ms = filter_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
+        filter_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
+        held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
+        # Delay in ms until audio can reach the event detector.
+        self._held_ms = 1000.0 * held_frames * self.frame_s + filter_ms
         self.delay = guaranteed_delay(options, config, settings, self._detector, filter_ms)
         self._received = self._point.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples that are not yet resampled
+        self.positions, self.wide_positions = self._schedule.positions, self._wide.positions
+        self.segment_windows = SEGMENT_FRAMES // len(range(FRAMES)[self.positions])
+        self.preroll_windows = -(-config.preroll_hops // self._schedule.block_frames)
         segment_windows = self.segment_windows + self.preroll_windows
         max_windows = segment_windows if segments else MAX_WINDOWS_PER_BATCH
         buffered_samples = WINDOW + (max_windows - 1) * self._schedule.block_frames * HOP
@@ -121,7 +135,7 @@ class Stream:
         if self._end_frame is not None:
             return
         try:
-            self._append(self._decoder.decode(data))
+            self._append(self.decoder.decode(data))
         except BadAudioError as error:
             self._end_at_error(error)
 
@@ -158,34 +172,34 @@ class Stream:
         return max(0, complete - self._blocks)
 
     @property
-    def positions(self) -> slice:
-        """Positions to read from each window (``WindowSchedule.positions``)."""
-        return self._schedule.positions
-
-    @property
-    def segment_windows(self) -> int:
-        return max(1, SEGMENT_FRAMES // (self.positions.stop - self.positions.start))
+    def can_widen(self) -> bool:
+        """True if all blocks of a wide window are pending, and no earlier stream decided them."""
+        blocks = self._wide.block_frames // self._schedule.block_frames
+        is_new = self._schedule.first_frame(self._blocks) >= self._point.frames
+        return is_new and 1 < blocks <= self.pending_windows
 
     def next_windows(
-        self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0
+        self, max_count: int = MAX_WINDOWS_PER_BATCH, preroll: int = 0, wide: bool = False
     ) -> PendingWindows | None:
         """Return at most ``max_count`` pending windows, preceded by at most ``preroll`` earlier
         windows; None if no window is pending. Pass the predictions of the pending windows to
-        ``process_predictions``, in order."""
-        count = min(max_count, self.pending_windows)
+        ``process_predictions``, in order. wide: return one wide window, which requires
+        ``can_widen``. It costs little more than another window."""
+        schedule = self._wide if wide else self._schedule
+        hops, step = schedule.block_frames, schedule.block_frames * HOP
+        blocks = hops // self._schedule.block_frames  # number of blocks per window
+        count = 1 if wide else min(max_count, self.pending_windows)
         if not count:
             return None
         self._resample()
-        self._blocks += count
+        self._blocks += count * blocks
         end = self._schedule.end_sample(self._blocks - 1)
         self._tuner.write(self._buffer.advance(end))
-        hops = self._schedule.block_frames
-        step = hops * HOP
         self._shifts += [self._tuner.at(end - n * step).shift for n in reversed(range(count))]
-        windows = count + min(preroll, self._blocks - count - self._first_block)
+        windows = count + min(preroll, self._blocks - count * blocks - self._first_block)
         samples = self._buffer.between(end - WINDOW - (windows - 1) * step, end)
         shifts = tuple(self._shifts)[-windows:]
-        return PendingWindows(samples, count, hops, self.positions, windows - count, shifts)
+        return PendingWindows(samples, count, hops, schedule.positions, windows - count, shifts)
 
     # -- probabilities in, events out -------------------------------------------------------------
 
@@ -193,14 +207,15 @@ class Stream:
         """Return the events decided by the probabilities of the next windows, float32
         [windows, heads, positions, 128]."""
         events: list[Event] = []
+        window_frames = probabilities.shape[2] - self._schedule.repeated_frames
         while len(probabilities):
-            windows, offset_cents = self._next_run(len(probabilities))
+            windows, offset_cents = self._next_run(len(probabilities), window_frames)
             frames = np.concatenate(probabilities[:windows], axis=1)  # [heads, frames, PITCHES]
             probabilities = probabilities[windows:]
             if self._end_frame is not None:
                 oldest = self._frames - self._schedule.repeated_frames
                 frames = frames[:, : max(0, self._end_frame - oldest)]
-            new_frames = windows * self._schedule.block_frames
+            new_frames = windows * window_frames
             if self._on_frames is not None:
                 late = self.late_frames
                 missing = max(0, late - self._frames)  # at the start of a stream
@@ -212,22 +227,18 @@ class Stream:
             self._frames += new_frames
         return self._record(events)
 
-    def _next_run(self, max_windows: int) -> tuple[int, float]:
-        """Return the number of next windows whose filters have the same offset, and this offset in
-        cents. Processing these windows at once is faster. In anytime mode the number is 1, because
-        each window repeats frames of earlier windows."""
-        hops = self._schedule.block_frames
+    def _next_run(self, max_windows: int, hops: int) -> tuple[int, float]:
+        """Return the number of next windows, ``hops`` hops apart, whose filters have the same
+        offset, and this offset in cents. Processing these windows at once is faster. In anytime
+        mode the number is 1, because each window repeats frames of earlier windows."""
         before_detected = (self._first_detected_frame - self._frames) // hops
         limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
         limit = 1 if self._schedule.repeated_frames else min(limit, max_windows)
         # A window's offset is the offset of the filters that computed its first new frame.
         first = HOP * (self._frames + self.config.min_lookahead_hops)
-        offset_cents = self._tuner.offset_cents(first)
-        windows = 1
-        step = hops * HOP
-        while windows < limit and self._tuner.offset_cents(first + windows * step) == offset_cents:
-            windows += 1
-        return windows, offset_cents
+        ends = range(first, first + limit * hops * HOP, hops * HOP)
+        offset_cents, run = next(groupby(ends, key=self._tuner.offset_cents))
+        return len(list(run)), offset_cents
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call this after ``end``, once all windows
@@ -241,16 +252,6 @@ class Stream:
         """Return the events that end the sounding notes at the last decided frame. Idempotent."""
         self._closed = True
         return self._record(self._detector.close())
-
-    @property
-    def incomplete(self) -> ProtocolError | None:
-        """Error if the audio so far ends in the middle of a sample."""
-        return self._decoder.incomplete
-
-    @property
-    def preroll_windows(self) -> int:
-        """Number of windows that restore the network's streaming state."""
-        return -(-self.config.preroll_hops // self._schedule.block_frames)
 
     @property
     def replay_ms(self) -> float:
@@ -267,7 +268,7 @@ class Stream:
             audio_s=self._received / self._audio.sample_rate_hz,
             received_samples=self._received,
             dropped_samples=self._dropped,
-            mix=self._decoder.downmix.reported_mix,
+            mix=self.decoder.downmix.reported_mix,
         )
 
     @property
@@ -282,9 +283,14 @@ class Stream:
         return max(self._until_end(frames), self._point.frames)
 
     @property
+    def processed_blocks(self) -> int:
+        """Number of blocks from the start of the performance to the next block to process."""
+        return self._frames // self._schedule.block_frames
+
+    @property
     def processed_samples(self) -> int:
         """Number of samples, at the input rate, that the processed frames depend on."""
-        block = self._frames // self._schedule.block_frames - 1
+        block = self.processed_blocks - 1
         needed = self._ratio.inputs(self._schedule.end_sample(block)) if block >= 0 else 0
         return min(self._received, needed)
 
@@ -294,7 +300,7 @@ class Stream:
         if self._frames <= self._point.frames:
             return self._point
         replay = self._replay_before(self._frames)
-        from_sample, mix = self._decoder.restart_position(replay.from_sample)
+        from_sample, mix = self.decoder.restart_position(replay.from_sample)
         return replace(
             self._detector.point,
             from_sample=from_sample,
@@ -310,12 +316,6 @@ class Stream:
         """Audio in ms that is not processed although its look-ahead and block are complete."""
         received_ms = 1000.0 * self._received / self._audio.sample_rate_hz
         return max(0.0, received_ms - 1000.0 * self._frames * self.frame_s - self._held_ms)
-
-    @property
-    def _held_ms(self) -> float:
-        """Delay in ms until audio can reach the event detector."""
-        held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
-        return 1000.0 * held_frames * self.frame_s + self._resampler_ms
 
     def _until_end(self, frames: int) -> int:
         return frames if self._end_frame is None else min(frames, self._end_frame)

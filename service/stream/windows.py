@@ -25,7 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
-from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.protocol.options import (
+    FILE_OPTIONS,
+    MAX_ANYTIME_BLOCK_FRAMES,
+    MAX_BLOCK_FRAMES,
+    Mode,
+    StreamOptions,
+)
 
 MAX_WINDOWS_PER_BATCH = 4  # maximum number of windows of a live stream in one batch
 
@@ -112,6 +118,12 @@ class WindowSchedule:
         """Positions, among the model's FRAMES, of the repeated frames and the block."""
         newest = FRAMES - self.lookahead_hops
         return slice(newest - self.block_frames - self.repeated_frames + 1, newest + 1)
+
+    def widened(self) -> WindowSchedule:
+        """Return the schedule in which each window predicts the frames of as many blocks as fit."""
+        max_frames = MAX_ANYTIME_BLOCK_FRAMES if self.repeated_frames else MAX_BLOCK_FRAMES
+        blocks = max(1, max_frames // self.block_frames)
+        return replace(self, block_frames=blocks * self.block_frames)
 
     def first_frame(self, block: int) -> int:
         return self.block_frames * block

@@ -42,6 +42,8 @@ from service.workers.messages import OpenSession, SessionOutput
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
 _FULL = 255  # byte that represents the probability 1
+MAX_LATE_S = 1.5  # lateness of pending audio above which windows become wide
+OVERLOADED = "the server is overloaded: notes are late, in larger blocks, until it catches up"
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow events
 
 
@@ -84,12 +86,14 @@ class LiveSession:
         self._beats = LiveBeats(self._processed_s) if opening.beats else None
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
-        self._fed_bytes = self._reported_bytes = self._flushed = self._windows = 0
-        # For each unacknowledged `flush`: the number of windows to process before `flushed`, and
+        self._fed_bytes = self._reported_bytes = self._flushed = 0
+        # For each unacknowledged `flush`: the number of blocks to process before `flushed`, and
         # the fields `frame` and `id` of `flushed`.
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
+        self._played_s = monotonic()  # time at which a listener would have heard all audio so far
+        self._is_catching_up = self._has_warned = False
         self._reported: tuple[int, int] | None = None  # `_progress` in the latest message
         self._reported_at_s = monotonic()
         self._pending = SessionOutput(self.number, initial_totals=self.stream.totals)
@@ -97,8 +101,9 @@ class LiveSession:
 
     # -- input ----------------------------------------------------------------------------
 
-    def feed(self, audio: bytes) -> None:
+    def feed(self, audio: bytes, now_s: float) -> None:
         self._fed_bytes += len(audio)
+        self._played_s = max(self._played_s + len(audio) / self._opening.audio.byte_rate, now_s)
         if (warning := self._input_check.check(audio)) is not None:
             self._queue(InputWarning(message=warning))
         self.stream.feed(audio)
@@ -106,8 +111,8 @@ class LiveSession:
             self.end("error", self.stream.error)
 
     def flush(self, flush_id: str) -> None:
-        windows = self._windows + self.stream.pending_windows
-        self._flushes.append((windows, self.stream.frames_after_pending, flush_id))
+        blocks = self.stream.processed_blocks + self.stream.pending_windows
+        self._flushes.append((blocks, self.stream.frames_after_pending, flush_id))
         self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
@@ -126,7 +131,6 @@ class LiveSession:
             notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
             beats = self._beats.update(notes, self._decided_s)
             self._queue(*(Beat(**asdict(beat)) for beat in beats))
-        self._windows += len(probabilities)
         self._acknowledge_flushes()
         if self.stream.error is not None:
             self.end("error", self.stream.error)
@@ -138,6 +142,19 @@ class LiveSession:
         self._beats = None
         self._queue(Error.of(error))
         self._finish(self.stream.close())
+
+    def is_catching_up(self, now_s: float) -> bool:
+        """True if the next window must be wide, because the worker is overloaded. Wide windows
+        start when pending audio is MAX_LATE_S behind a listener, and stop when too little audio for
+        a wide window is pending. Audio that arrives faster than real time is not late."""
+        if not self.stream.can_widen:
+            self._is_catching_up = False
+        elif not self._is_catching_up and now_s - self._played_s + self._pending_s > MAX_LATE_S:
+            self._is_catching_up = True
+            if not self._has_warned:
+                self._has_warned = True
+                self._queue(InputWarning(message=OVERLOADED))
+        return self._is_catching_up
 
     # -- output ----------------------------------------------------------------------------
 
@@ -154,9 +171,7 @@ class LiveSession:
                 return None
             self._finish_normally()
         output, byte_rate = self._pending, self._opening.audio.byte_rate
-        windows = self.stream.pending_windows
-        pending_s = windows * self._opening.options.frames_per_window * self.stream.frame_s
-        output.transcribed_bytes = self._fed_bytes - int(pending_s * byte_rate)
+        output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
         new_bytes = output.transcribed_bytes - self._reported_bytes
         if not output.messages and new_bytes < byte_rate // 4:  # less than 0.25 s of audio
             return None
@@ -223,7 +238,7 @@ class LiveSession:
         )
 
     def _acknowledge_flushes(self) -> None:
-        while self._flushes and self._flushes[0][0] <= self._windows:
+        while self._flushes and self._flushes[0][0] <= self.stream.processed_blocks:
             self._flushed += 1
             _, frame, flush_id = self._flushes.popleft()
             self._queue(Flushed(id=flush_id, frame=frame))
@@ -233,7 +248,7 @@ class LiveSession:
         reason, error = self._end
         events = self.stream.finish()
         # An incomplete sample is an error only after `stop`. Otherwise a chunk may be cut off.
-        incomplete = self.stream.incomplete if reason == "stop" else None
+        incomplete = self.stream.decoder.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:
             self._end = "error", audio_error
@@ -275,6 +290,12 @@ class LiveSession:
     def _progress(self) -> tuple[int, int]:
         """Number of received samples, and number of processed frames."""
         return self.stream.totals.received_samples, self.stream.frames
+
+    @property
+    def _pending_s(self) -> float:
+        """Duration in s of the new audio of the pending windows."""
+        frames = self.stream.pending_windows * self._opening.options.frames_per_window
+        return frames * self.stream.frame_s
 
     @property
     def _processed_s(self) -> float:

@@ -132,7 +132,8 @@ class Worker:
     def handle(self, message: object) -> None:
         match message:
             case messages.Audio():
-                self._apply(message.stream, lambda session: session.feed(message.data))
+                now_s = time.monotonic()
+                self._apply(message.stream, lambda session: session.feed(message.data, now_s))
             case messages.OpenSession():
                 self._open(message)
             case messages.Flush():
@@ -207,21 +208,23 @@ class Worker:
         for _ in range(len(self._queue)):
             session = self._queue[0]
             stream = session.stream
-            if free <= 0 or positions not in (None, stream.positions):
+            wide = session.is_catching_up(started_s)
+            required = stream.wide_positions if wide else stream.positions
+            if free <= 0 or positions not in (None, required):
                 break
             self._queue.popleft()
             session.is_queued = False
             try:
                 # If no other session waits, compute several windows of a session that is behind.
                 count = 1 if self._queue else min(free, MAX_WINDOWS_PER_BATCH)
-                due = stream.next_windows(count)
+                due = stream.next_windows(count, wide=wide)
                 assert due is not None  # a queued session has pending windows
                 rows += self.runner.rows(session.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
                 self._fail(session)
                 continue
-            positions = stream.positions
+            positions = due.positions
             free -= due.windows
             batch.append((session, due.windows))
         if not rows:

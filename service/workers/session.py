@@ -137,10 +137,11 @@ class LiveSession:
 
     def fail(self) -> None:
         """End the session after an internal error, with the notes detected so far."""
-        error = internal_error()
-        self._end = "error", error
         self._beats = None
-        self._queue(Error.of(error))
+        if self._end is None or self._end[1] is None:  # else the client has an earlier error
+            error = internal_error()
+            self._end = "error", error
+            self._queue(Error.of(error))
         self._finish(self.stream.close())
 
     def is_catching_up(self, now_s: float) -> bool:

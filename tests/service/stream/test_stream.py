@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ from tests.service.streams import (
     transcribe_stream,
 )
 
+NARROW = [options for options in OPTIONS if options.frames_per_window <= 4]
 RATES_HZ = [8_000, FAKE_RATE_HZ, 12_345, 16_000, 44_100, 48_000, 96_000, 192_000]
 
 
@@ -84,6 +85,36 @@ def test_chunks_and_batches_change_no_event(full_engine: LocalEngine, data: st.D
     expected, _ = transcribe_stream(full_engine, raw, audio, options)
     assert transcribe_stream(full_engine, raw, audio, options, sizes)[0] == expected
     assert transcribe_stream(full_engine, raw, audio, options, sizes, 1)[0] == expected
+
+
+@settings(max_examples=12)
+@given(options=st.sampled_from(NARROW), turns=st.lists(st.booleans(), min_size=1, max_size=5))
+def test_wide_windows_give_the_same_frames(
+    full_engine: LocalEngine, options: StreamOptions, turns: list[bool]
+) -> None:
+    """The fake model predicts a frame equally from every window that contains it."""
+    samples = random_performance(FAKE_RATE_HZ, 3, 2.0)
+    audio = audio_format(FAKE_RATE_HZ)
+    raw = to_bytes(samples, audio)
+    expected, expected_frames = transcribe_stream(full_engine, raw, audio, options)
+    blocks: list[NDArray[np.float32]] = []
+    stream = open_stream(full_engine, audio, options, lambda _, block: blocks.append(block.copy()))
+    assume(stream.wide_positions.start > 0)  # the fake model detects no onset at position 0
+    features = full_engine.open_stream(stream.positions)
+    stream.feed(raw)
+    stream.end()
+    events: list[Event] = []
+    turn = widened = 0
+    while stream.pending_windows:
+        wide = stream.can_widen and turns[turn % len(turns)]
+        due = stream.next_windows(1, wide=wide)
+        assert due is not None
+        events += stream.process_predictions(full_engine.compute(features, due))
+        turn, widened = turn + 1, widened + wide
+    events += stream.finish()
+    assert bool(widened) == any(turns)
+    np.testing.assert_allclose(np.concatenate(blocks, axis=1), expected_frames, atol=1e-5)
+    assert events == expected
 
 
 @settings(max_examples=8)

@@ -1,0 +1,101 @@
+"""Tests of live sessions in a worker, without a worker and a clock."""
+
+import json
+from time import monotonic
+
+import pytest
+
+from model.config import HEADS
+from service.engine.local import LocalEngine
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.errors import ErrorCode, ProtocolError
+from service.workers.session import MAX_LATE_S, LiveSession
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
+from tests.service.apps import pcm16
+from tests.service.streams import random_performance
+from tests.service.workers.sessions import open_command
+
+CHUNK_S = 0.1
+CHUNK_SAMPLES = round(CHUNK_S * FAKE_RATE_HZ)
+
+
+class Performance:
+    """A session and its audio, in chunks of CHUNK_S."""
+
+    def __init__(self, engine: LocalEngine, duration_s: float) -> None:
+        self.session = LiveSession(open_command(FAKE_RATE_HZ), engine.config, TrackerSettings())
+        self._engine = engine
+        self._features = engine.open_stream(self.session.stream.positions)
+        self._data = pcm16(random_performance(FAKE_RATE_HZ, 7, duration_s))
+        self.start_s = monotonic()
+        self._messages: list[str] = []
+
+    def feed(self, chunk: int, now_s: float) -> None:
+        begin = 2 * CHUNK_SAMPLES * chunk
+        self.session.feed(self._data[begin : begin + 2 * CHUNK_SAMPLES], now_s)
+
+    def compute(self, now_s: float) -> bool:
+        """Compute one window. Return True if it was wide."""
+        wide = self.session.is_catching_up(now_s)
+        due = self.session.stream.next_windows(1, wide=wide)
+        assert due is not None
+        self.session.process_predictions(self._engine.compute(self._features, due))
+        return wide
+
+    def messages(self, kind: str) -> list[dict[str, object]]:
+        """Return all messages of a kind so far."""
+        if (output := self.session.collect_output(monotonic())) is not None:
+            self._messages += output.messages
+        return [m for m in map(json.loads, self._messages) if m["type"] == kind]
+
+
+@pytest.fixture(scope="module")
+def engine() -> LocalEngine:
+    return LocalEngine(FakeTranscriber(HEADS))
+
+
+def test_late_session_catches_up_with_wide_windows_and_one_warning(engine: LocalEngine) -> None:
+    performance = Performance(engine, 12.0)
+    session, widths, max_behind_s = performance.session, [], 0.0
+    for chunk in range(100):
+        now_s = performance.start_s + CHUNK_S * (chunk + 1)
+        performance.feed(chunk, now_s)
+        if session.stream.pending_windows:  # 10 windows per second, of the 22 that are required
+            widths.append(performance.compute(now_s))
+        max_behind_s = max(max_behind_s, session.stream.behind_ms / 1000)
+    assert {True, False} == set(widths)
+    assert MAX_LATE_S - 0.2 < max_behind_s < MAX_LATE_S + 0.2
+    assert len(performance.messages("warning")) == 1
+    assert "overloaded" in str(performance.messages("warning")[0]["message"])
+
+
+def test_audio_faster_than_real_time_is_not_late(engine: LocalEngine) -> None:
+    performance = Performance(engine, 6.0)
+    for chunk in range(50):
+        performance.feed(chunk, performance.start_s + 0.01 * chunk)
+    # After 1 s a listener would have heard 1 s, although 5 s have arrived and none is computed.
+    assert not performance.session.is_catching_up(performance.start_s + 1.0)
+    assert performance.session.is_catching_up(performance.start_s + 1.0 + MAX_LATE_S)
+
+
+def test_flush_is_acknowledged_after_wide_windows(engine: LocalEngine) -> None:
+    performance = Performance(engine, 3.0)
+    for chunk in range(20):
+        performance.feed(chunk, performance.start_s + CHUNK_S * (chunk + 1))
+    performance.session.flush("end")
+    late_s = performance.start_s + 10.0
+    widths = []
+    while performance.session.stream.pending_windows:
+        assert not performance.messages("flushed")
+        widths.append(performance.compute(late_s))
+    assert True in widths
+    assert [m["id"] for m in performance.messages("flushed")] == ["end"]
+
+
+def test_failure_after_an_invalid_sample_sends_one_error(engine: LocalEngine) -> None:
+    performance = Performance(engine, 1.0)
+    performance.feed(0, performance.start_s)
+    performance.session.end("error", ProtocolError(ErrorCode.BAD_AUDIO, "sample 3 is nan"))
+    performance.session.fail()
+    assert [m["code"] for m in performance.messages("error")] == ["bad_audio"]
+    assert [m["reason"] for m in performance.messages("done")] == ["error"]

@@ -4,7 +4,7 @@ The memory in use does not depend on the duration.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import BinaryIO, Self
 
@@ -51,14 +51,20 @@ class AudioDecoder:
     """
 
     def __init__(
-        self, recording: BinaryIO | SampleArray, max_duration_s: float | None = None
+        self,
+        recording: BinaryIO | SampleArray,
+        max_duration_s: float | None = None,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         """Raises ProtocolError for an unsupported format or sample rate, for a file that has no
         audio or cannot be decoded at all, and for a duration above ``max_duration_s`` in the header
         or, for float files, in the samples.
 
-        recording: samples, or a seekable file at its start, which is not closed.
+        Args:
+            recording: samples, or a seekable file at its start, which is not closed.
+            on_progress: called often while the peak of a float file is searched.
         """
+        self._on_progress = on_progress
         self._max_duration_s = max_duration_s
         self._container = _open(recording)
         self._gain = np.float32(1)
@@ -109,6 +115,7 @@ class AudioDecoder:
         for values, frame_rate_hz in self._container.frames():
             samples += len(values) * self.audio.sample_rate_hz / frame_rate_hz
             self._check_duration(samples)
+            self._on_progress()
             levels = np.abs(values)
             peak = max(peak, float(levels.max(initial=0, where=levels <= MAX_AMPLITUDE)))
         return peak

@@ -8,7 +8,8 @@ reports that the file needs too much memory or time.
 A server process (``python -m service.audio.sandbox``) imports FFmpeg once. It forks a child for
 each file, which takes milliseconds. For each file it receives two descriptors: the file, and a pipe
 for the child's packets. A packet consists of one byte for its kind, four bytes for its length, and
-JSON or mono float32 samples. The first packet contains the child's process ID.
+JSON or mono float32 samples. The first packet contains the child's process ID. While the child
+reads a large float file to find its peak, empty packets show that it has not stalled.
 """
 
 import atexit
@@ -23,6 +24,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Self
 
@@ -41,14 +43,13 @@ except ImportError:  # Windows
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
 DECODER_NICE = 10  # niceness of a child, so that live streams have a higher priority
-# Maximum time without data from a child. The child reads a float file completely before its first
-# block, which took 13 s for 4 GB, and takes longer on a busy machine.
-STALL_S = 120.0
+STALL_S = 10.0  # maximum time without a packet from a child
+PROGRESS_S = 1.0  # minimum interval of packets that only report progress
 MAX_PACKET_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
 MAX_REQUEST_BYTES = 64
 _HEADER = struct.Struct("<cI")
-_INFO, _SAMPLES = b"i", b"s"
+_INFO, _SAMPLES, _PROGRESS = b"i", b"s", b"p"
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 Packet = dict[str, Any] | NDArray[np.float32]
 TOO_COSTLY = "the file needs too much memory or time to be decoded"
@@ -151,7 +152,9 @@ class SandboxedDecoder:
     def _next(self) -> Packet:
         """Return the next packet. Raises ProtocolError if the child reports an error or has
         exceeded a limit."""
-        kind, length = _HEADER.unpack(self._read(_HEADER.size))
+        kind = _PROGRESS
+        while kind == _PROGRESS:
+            kind, length = _HEADER.unpack(self._read(_HEADER.size))
         if length > MAX_PACKET_BYTES:
             raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
         data = self._read(length)
@@ -216,13 +219,21 @@ def _decode(file_descriptor: int, packets: int, max_duration_s: float | None) ->
     def send_info(**info: Any) -> None:
         send(_INFO, json.dumps(info).encode())
 
+    reported_s = time.monotonic()
+
+    def report_progress() -> None:
+        nonlocal reported_s
+        if time.monotonic() >= reported_s + PROGRESS_S:
+            reported_s = time.monotonic()
+            send(_PROGRESS, b"")
+
     send_info(pid=os.getpid())
     _limit_process()
     mix = Mix.MEAN
     try:
         with (
             os.fdopen(file_descriptor, "rb") as file,
-            AudioDecoder(file, max_duration_s) as decoder,
+            AudioDecoder(file, max_duration_s, report_progress) as decoder,
         ):
             send_info(
                 rate_hz=decoder.audio.sample_rate_hz,

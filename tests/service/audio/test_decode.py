@@ -234,6 +234,14 @@ def test_header_duration_of_0_s_counts_as_unknown() -> None:
         assert sum(map(len, decoder)) == 2 * RATE_HZ
 
 
+@pytest.mark.parametrize(("subtype", "reports"), [("FLOAT", True), ("PCM_16", False)])
+def test_peak_search_reports_progress(subtype: str, reports: bool) -> None:
+    calls: list[None] = []
+    data = io.BytesIO(recording("WAV", subtype))
+    with AudioDecoder(data, on_progress=lambda: calls.append(None)):
+        assert bool(calls) == reports
+
+
 def test_peak_search_stops_at_the_maximum_duration() -> None:
     class Endless(SampleArray):
         header_duration_s = None  # type: ignore[assignment]

@@ -94,6 +94,19 @@ def test_parent_raises_the_errors_of_the_child(tmp_path: Path) -> None:
         assert error.value.code is ErrorCode.AUDIO_TOO_LONG
 
 
+def test_packets_of_progress_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = np.arange(3, dtype=np.float32)
+    info = b'{"rate_hz": 8000, "header_duration_s": null, "title": ""}'
+    packets = (b'{"pid": 0}', b"", b"", info, b"", samples.tobytes(), b'{"mix": "mean"}')
+    read_end, write_end = os.pipe()
+    for kind, data in zip(b"ippipsi", packets, strict=True):
+        os.write(write_end, struct.pack("<BI", kind, len(data)) + data)
+    os.close(write_end)
+    monkeypatch.setattr(sandbox._server, "decode", lambda *_: read_end)
+    with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
+        np.testing.assert_array_equal(list(decoder), [samples])
+
+
 def test_descriptors_above_1023_are_supported(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))

@@ -16,7 +16,6 @@ The page mixes a microphone's channels by the same rules (``audio/downmix.js``).
 """
 
 from collections import deque
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,22 +70,6 @@ class BadAudioError(ProtocolError):
         self.dropped = dropped
 
 
-def check_and_mix(
-    values: NDArray[np.float32],
-    position: int,
-    mix: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda mono: mono[:, 0],
-) -> NDArray[np.float32]:
-    """Return float samples [n, channels] mixed to mono, [n]. Raises BadAudioError. position: index
-    of the first sample in the stream."""
-    valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
-    if valid.all():
-        return mix(values)
-    index, channel = np.argwhere(~valid)[0]
-    value = float(values[index, channel])
-    before = mix(values[:index])
-    raise BadAudioError(position + int(index), value, before, dropped=len(values) - int(index))
-
-
 class PcmDecoder:
     """Decodes a PCM byte stream to mono samples. An incomplete sample waits for the next call."""
 
@@ -123,9 +106,20 @@ class PcmDecoder:
         if self._audio.encoding is Encoding.PCM_S16LE:
             mono = self.downmix(values.astype(np.float32) / np.float32(2**15))
         else:
-            mono = check_and_mix(values, self.downmix.position, self.downmix)
+            mono = self.check_and_mix(values)
         self._carry = data[complete:]
         return mono
+
+    def check_and_mix(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the next float samples, [n, channels], mixed to mono, [n]. Raises
+        BadAudioError."""
+        valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
+        if valid.all():
+            return self.downmix(values)
+        position = self.downmix.position
+        index, channel = map(int, np.argwhere(~valid)[0])
+        before, dropped = self.downmix(values[:index]), len(values) - index
+        raise BadAudioError(position + index, float(values[index, channel]), before, dropped)
 
 
 class Downmix:

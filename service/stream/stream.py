@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
-from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder, check_and_mix
+from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder
 from service.audio.resample import RateRatio, Resampler
 from service.notes.events import Event
 from service.notes.note_collector import NoteCollector
@@ -140,11 +140,11 @@ class Stream:
             self._end_at_error(error)
 
     def feed_samples(self, samples: NDArray[np.float32]) -> None:
-        """Process mono samples [n] at the input rate. Raises BadAudioError for an invalid sample.
-        The samples before it are still processed, and the audio ends there."""
-        values = samples.astype(np.float32, copy=False)[:, None]
+        """Process samples, [n] or [n, channels], at the input rate. Raises BadAudioError for an
+        invalid sample. The samples before it are still processed, and the audio ends there."""
+        values = samples if samples.ndim == 2 else samples[:, None]
         try:
-            self._append(check_and_mix(values, self._received))
+            self._append(self.decoder.check_and_mix(values.astype(np.float32, copy=False)))
         except BadAudioError as error:
             self._end_at_error(error)
             raise

@@ -16,7 +16,6 @@ from rse_transcribe.arguments import (
     float_format,
     instrument_names,
 )
-from service.audio.pcm import BadAudioError, Downmix, check_and_mix
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
@@ -81,7 +80,6 @@ class Stream:
             bends=bends,
         )
         self._updates = updates
-        self._downmix = Downmix(audio.sample_rate_hz)
         self._engine = LocalEngine(network, workers=1)
         weakref.finalize(self, self._engine.close)  # if the caller does not close the stream
         settings = TrackerSettings.from_card(network.card)
@@ -111,14 +109,8 @@ class Stream:
         """
         self._check("push")
         samples = as_float(block)
-        channels = samples[:, None] if samples.ndim == 1 else samples
         self._state = "failed"  # until the block has been processed
-        try:
-            mono = check_and_mix(channels, self._downmix.position, self._downmix)
-        except BadAudioError as error:
-            self._stream.feed_samples(error.samples)
-            raise
-        self._stream.feed_samples(mono)
+        self._stream.feed_samples(samples)
         events = self._process_pending()
         self._state = "open"
         return events

@@ -138,7 +138,8 @@ class Flushed(_ServerMessage):
 
 
 class InputWarning(_ServerMessage):
-    """The audio may not have the format that the client announced. The session continues."""
+    """The audio may not have the format that the client announced, or arrives faster than an
+    overloaded server can transcribe it. The session continues."""
 
     type: Literal["warning"] = "warning"
     message: str

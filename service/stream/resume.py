@@ -2,7 +2,7 @@
 
 The state of a session depends only on its last seconds of audio and on a small `ResumePoint`, which
 contains, for example, the sounding notes. The client sends this audio and the point to the new
-session, which restores the state of the old session, bit for bit:
+session, which restores the state of the old session, bit for bit unless it used wide windows:
 
     audio     from_sample --------------------------- broken connection ->
               | filter's lead | window of 8192 | ...

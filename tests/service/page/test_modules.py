@@ -77,17 +77,20 @@ def test_file_names_and_instrument_labels(bench: Tab) -> None:
 
 
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
-    """Another page responds, then the server is full, then free, long before the pause ends."""
+    """Another page responds. Then the server is starting, full and free, long before the pause
+    would end by itself."""
     requested = bench.run(
         """async () => {
           const { pauseUntilFree } = await import('./service/ready.js');
           const fetched = window.fetch;
-          const responses = ['<p>Accept the terms of this network.</p>',
-            '{ "sessions": 1, "max_sessions": 1 }', '{ "sessions": 0, "max_sessions": 1 }'];
+          const responses = [[200, '<p>Accept the terms of this network.</p>'], [503, '{}'],
+            [200, '{ "sessions": 1, "max_sessions": 1 }'],
+            [200, '{ "sessions": 0, "max_sessions": 1 }']];
           const requested = [];
           window.fetch = async (url) => {
             requested.push(new URL(url).pathname);
-            return new Response(responses[requested.length - 1]);
+            const [status, body] = responses[requested.length - 1];
+            return new Response(body, { status });
           };
           try {
             await pauseUntilFree(600);
@@ -97,7 +100,7 @@ def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
           return requested;
         }"""
     )
-    assert requested == ["/readyz"] * 3
+    assert requested == ["/readyz"] * 4
 
 
 def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:

@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
     workers: Auto | Annotated[int, Field(ge=1, le=256)] = "auto"
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
+    overload_lag_s: float = Field(default=1.5, ge=0.1, le=3600)
     log_format: Literal["text", "json"] = "text"
 
     @model_validator(mode="after")

@@ -210,6 +210,7 @@ class Connection:
                 idle_timeout_s=settings.idle_timeout_s,
                 max_buffered_ms=1000 * MAX_BUFFERED_S,
             ),
+            overload_lag_s=settings.overload_lag_s,
             resume=resume,
             updates=start.updates,
             frames=start.frames,

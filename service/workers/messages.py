@@ -64,6 +64,7 @@ class OpenSession:
     Attributes:
         session_id: ID of the performance in the client's checkpoints.
         stream: number of the session, used only between the service and the worker.
+        overload_lag_s: lateness of audio, in real time, above which windows become wide.
         updates, frames, beats: True if the client requested these messages.
     """
 
@@ -71,6 +72,7 @@ class OpenSession:
     audio: AudioFormat
     options: StreamOptions
     limits: Limits
+    overload_lag_s: float
     stream: int = 0
     resume: Resume | None = None
     updates: bool = False

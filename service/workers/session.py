@@ -42,7 +42,6 @@ from service.workers.messages import OpenSession, SessionOutput
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
 _FULL = 255  # byte that represents the probability 1
-MAX_LATE_S = 1.5  # lateness of pending audio above which windows become wide
 OVERLOADED = "the server is overloaded: notes are late, in larger blocks, until it catches up"
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow events
 
@@ -146,13 +145,14 @@ class LiveSession:
 
     def is_catching_up(self, now_s: float) -> bool:
         """True if the next window must be wide, because the worker is overloaded. Wide windows
-        start when pending audio is MAX_LATE_S behind a listener, and stop when too little audio for
-        a wide window is pending. Audio that arrives faster than real time is not late."""
+        start when pending audio is `overload_lag_s` behind a listener, and stop when too little
+        audio for one is pending. Audio that arrives faster than real time is not late."""
         if not self.stream.can_widen:
             self._is_catching_up = False
-        elif not self._is_catching_up and now_s - self._played_s + self._pending_s > MAX_LATE_S:
-            self._is_catching_up = True
-            if not self._has_warned:
+        elif not self._is_catching_up:
+            late_s = now_s - self._played_s + self._pending_s
+            self._is_catching_up = late_s > self._opening.overload_lag_s
+            if self._is_catching_up and not self._has_warned:
                 self._has_warned = True
                 self._queue(InputWarning(message=OVERLOADED))
         return self._is_catching_up

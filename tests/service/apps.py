@@ -107,7 +107,7 @@ def serving(
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # the client's name for the server
     settings.setdefault("max_sessions_per_client", 100)  # all sessions come from one client
-    for name in ("idle_timeout_s", "hang_timeout_s"):
+    for name in ("idle_timeout_s", "hang_timeout_s", "overload_lag_s"):
         settings.setdefault(name, LONG_TIMEOUT_S)
     app = app_with(lambda name, device: model, Settings(**settings))
     with client_for(app, raise_server_exceptions=False) as client:

@@ -25,8 +25,12 @@ FAKE = "tests.service.serve_fake"
 TONES = (FAKE, "{port}")  # arguments of a server that needs no weights
 START_S = 240.0  # a server starts within seconds, but needs longer on a busy machine
 STOP_S = 60.0
-# The machine may pause. Clients must not count as idle then, nor workers as unresponsive.
-PATIENT = {f"RSE_{name}_TIMEOUT_S": f"{LONG_TIMEOUT_S:g}" for name in ("IDLE", "HANG")}
+# The machine may pause. Clients must not count as idle then, workers not as unresponsive, and live
+# sessions not as late.
+PATIENT = {
+    f"RSE_{name}_S": f"{LONG_TIMEOUT_S:g}"
+    for name in ("IDLE_TIMEOUT", "HANG_TIMEOUT", "OVERLOAD_LAG")
+}
 ONE_CLIENT = {"RSE_MAX_SESSIONS_PER_CLIENT": "100"}  # one client may use all slots
 
 

@@ -44,6 +44,7 @@ ENVIRONMENT = {
     "RSE_MAX_SESSIONS": "4",
     "RSE_IDLE_TIMEOUT_S": "3600",
     "RSE_HANG_TIMEOUT_S": "600",
+    "RSE_OVERLOAD_LAG_S": "600",
 }
 
 

@@ -103,7 +103,7 @@ def scripted_service(*script: Respond) -> Iterator[str]:
 
 def read_chunked(connection: socket.socket) -> bytes:
     message = b""
-    while not message.endswith(b"0\r\n\r\n"):
+    while not message.endswith(b"\r\n0\r\n\r\n"):  # a head may end with a boundary that ends with 0
         assert (data := connection.recv(1 << 16))
         message += data
     return message

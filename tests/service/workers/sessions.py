@@ -13,6 +13,7 @@ from tests.service.apps import of_type
 
 TIMEOUT_S = 120.0
 LIMITS = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buffered_ms=1)
+OVERLOAD_LAG_S = 1.5
 
 
 def open_command(rate_hz: int) -> OpenSession:
@@ -22,6 +23,7 @@ def open_command(rate_hz: int) -> OpenSession:
         audio=AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz),
         options=StreamOptions(),
         limits=LIMITS,
+        overload_lag_s=OVERLOAD_LAG_S,
         updates=True,
     )
 

@@ -1,5 +1,6 @@
 """Tests of the session proxy: when it forwards audio to the worker."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from hypothesis import given
@@ -10,8 +11,8 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.stream import Stream
 from service.workers.connection import SessionProxy, WorkerConnection
-from service.workers.messages import Audio, OpenSession
-from tests.service.workers.sessions import LIMITS
+from service.workers.messages import Audio
+from tests.service.workers.sessions import open_command
 
 
 class RecordingWorker:
@@ -36,7 +37,7 @@ def test_audio_is_forwarded_once_it_completes_a_window(
 ) -> None:
     audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz)
     worker = RecordingWorker()
-    command = OpenSession(session_id="ab", audio=audio, options=options, limits=LIMITS)
+    command = replace(open_command(rate_hz), options=options)
     proxy = SessionProxy(command, LIVE, cast(WorkerConnection, worker))
     at_client, at_worker = (Stream(LIVE, TrackerSettings(), audio, options) for _ in range(2))
     sent = 0

@@ -9,11 +9,11 @@ from model.config import HEADS
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.workers.session import MAX_LATE_S, LiveSession
+from service.workers.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.apps import pcm16
 from tests.service.streams import random_performance
-from tests.service.workers.sessions import open_command
+from tests.service.workers.sessions import OVERLOAD_LAG_S, open_command
 
 CHUNK_S = 0.1
 CHUNK_SAMPLES = round(CHUNK_S * FAKE_RATE_HZ)
@@ -64,7 +64,7 @@ def test_late_session_catches_up_with_wide_windows_and_one_warning(engine: Local
             widths.append(performance.compute(now_s))
         max_behind_s = max(max_behind_s, session.stream.behind_ms / 1000)
     assert {True, False} == set(widths)
-    assert MAX_LATE_S - 0.2 < max_behind_s < MAX_LATE_S + 0.2
+    assert OVERLOAD_LAG_S - 0.2 < max_behind_s < OVERLOAD_LAG_S + 0.2
     assert len(performance.messages("warning")) == 1
     assert "overloaded" in str(performance.messages("warning")[0]["message"])
 
@@ -75,7 +75,7 @@ def test_audio_faster_than_real_time_is_not_late(engine: LocalEngine) -> None:
         performance.feed(chunk, performance.start_s + 0.01 * chunk)
     # After 1 s a listener would have heard 1 s, although 5 s have arrived and none is computed.
     assert not performance.session.is_catching_up(performance.start_s + 1.0)
-    assert performance.session.is_catching_up(performance.start_s + 1.0 + MAX_LATE_S)
+    assert performance.session.is_catching_up(performance.start_s + 1.0 + OVERLOAD_LAG_S)
 
 
 def test_flush_is_acknowledged_after_wide_windows(engine: LocalEngine) -> None:

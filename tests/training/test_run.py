@@ -55,7 +55,8 @@ def test_the_default_preset_needs_no_data(
     assert main(arguments) == 0
     assert f"{task}, preset minute, data: synthetic" in caplog.messages
     assert f"step 0 of 1, folder {tmp_path}" in caplog.messages
-    assert ("888 parameters in float32 on cpu" in caplog.messages) == (task == "addition")
+    has_tiny_network = any(text.startswith("888 parameters in") for text in caplog.messages)
+    assert has_tiny_network == (task == "addition")
 
 
 @pytest.mark.parametrize(

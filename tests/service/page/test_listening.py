@@ -283,9 +283,8 @@ def test_take_continues_after_the_server_was_killed(
     tab.connect_synthesiser()
     tab.run(ANNOUNCED)
     server.process.send_signal(signal.SIGSTOP)  # the connection stalls
-    page.wait_for_function("() => announced.some((text) => text.includes('not responding'))")
-    first_message, *_ = tab.run("() => announced")
-    assert first_message == "The notes are more than 2 s late, so MIDI out is paused."
+    for message in ("MIDI out is paused", "not responding"):
+        page.wait_for_function(f"() => announced.some((text) => text.includes('{message}'))")
     expect(page.locator("#lag")).to_have_text(re.compile(r"^\d+\.\d s$"))
     page.wait_for_selector("#roll[data-sounding='']")
     assert page.evaluate("sent.at(-1)") == [0xB0, 123, 0]

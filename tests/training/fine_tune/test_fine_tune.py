@@ -207,7 +207,7 @@ def test_half_of_a_batch_has_labels(tiny_weights: Path) -> None:
 def test_the_teacher_replaces_unknown_labels(tiny_weights: Path) -> None:
     config = DistillationConfig(str(tiny_weights))
     windows = 0.3 * torch.randn(2, WINDOW)
-    predicted = load(tiny_weights, dtype=torch.float32).predict(windows)
+    predicted = load(tiny_weights).predict(windows).float()
     batch = empty_batch(2)._replace(audio=windows.numpy())
     batch.targets.frame_unknown[:] = 1
     _, labels = to_tensors(batch, torch.device("cpu"))

@@ -45,6 +45,8 @@ _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
 _NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
 # Containers in which a gap between timestamps is not an error, or is reported by another check.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
+# Containers without timestamps: FFmpeg counts packets, and a corrupt part is one long packet.
+_COUNTED = ("mp3", "ac3")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
 _HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
 # First bytes of containers that FFmpeg does not recognise after an ID3 tag.
@@ -97,7 +99,10 @@ class Container:
             unstated = not first.get_sidedata("skip_samples").data_size
         self._unwanted = _DELAYS.get(self._codec.name, 0) if unstated else 0
         self._may_pause = name in _MAY_PAUSE
+        self._is_counted = name in _COUNTED
         self._read = 0  # samples per channel
+        self._decoded_packets, self._decoded_bytes = 0, 0
+        self._lost_s = 0.0  # estimated duration of corrupt parts that the timestamps do not contain
         # Expected time of the next frame; None if unknown. Sound may start later than the video, or
         # after an empty edit, and a gap then precedes it.
         begin_us, streams = self._container.start_time, self._container.streams
@@ -119,7 +124,10 @@ class Container:
             except av.FFmpegError:
                 if not any(tag in bytes(packet) for tag in _TAGS):
                     self._report_corruption("cannot be decoded")
+                    self._lost_s += self._uncounted_s(packet)
                 continue
+            self._decoded_packets += 1
+            self._decoded_bytes += packet.size
             for frame in decoded:
                 values = _values(frame)
                 if gap := self._gap(frame):
@@ -177,6 +185,13 @@ class Container:
         at_s = self._read / self.rate_hz
         self.corruption = self.corruption or f"the file is corrupt after {at_s:.1f} s: {reason}"
 
+    def _uncounted_s(self, packet: Any) -> float:
+        """Return the estimated duration of a corrupt packet beyond its counted duration."""
+        if not self._is_counted or not self._decoded_packets or packet.duration is None:
+            return 0.0
+        packets = round(packet.size * self._decoded_packets / self._decoded_bytes)
+        return max(0, packets - 1) * float(packet.duration * packet.time_base)
+
     def _gap(self, frame: AudioFrame) -> int:
         """Return the number of missing samples before a frame, according to its timestamp."""
         length_s, due_s = frame.samples / frame.rate, self._due_s
@@ -186,7 +201,8 @@ class Container:
         time_s = float(frame.pts * frame.time_base)
         self._due_s = time_s + length_s
         # The timestamps of a chained stream restart at 0, which gives a negative gap.
-        gap_s = 0.0 if due_s is None else time_s - due_s
+        gap_s = self._lost_s + (0.0 if due_s is None else time_s - due_s)
+        self._lost_s = 0.0
         return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
     def _title(self) -> str:

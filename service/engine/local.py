@@ -20,6 +20,8 @@ from service.engine.runners import (
 )
 from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWindows, Probabilities
 
+_CLOSED = "the engine is closed"
+
 
 class LocalEngine:
     """``InferenceEngine`` in this process. ``workers`` is the number of threads: by default one per
@@ -31,14 +33,16 @@ class LocalEngine:
         self._runner = make_runner(transcriber)
         on_cpu = device_of(transcriber).type == "cpu"
         self.workers = workers or (available_cores() if on_cpu else 1)
+        self._closed = False
         self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
     def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         return self._submit(self._compute_segment, segment)
 
     def close(self) -> None:
-        """Cancel queued segments, wait for running ones, and stop the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Fail queued segments with EngineError, wait for running ones, and stop the threads."""
+        self._closed = True
+        self._pool.shutdown(wait=True)
 
     def __enter__(self) -> Self:
         return self
@@ -58,9 +62,14 @@ class LocalEngine:
         self, compute: Callable[..., Probabilities], *arguments: object
     ) -> Future[Probabilities]:
         try:
-            return self._pool.submit(compute, *arguments)
+            return self._pool.submit(self._run, compute, *arguments)
         except RuntimeError as error:
-            raise EngineError("the engine is closed") from error
+            raise EngineError(_CLOSED) from error
+
+    def _run(self, compute: Callable[..., Probabilities], *arguments: object) -> Probabilities:
+        if self._closed:
+            raise EngineError(_CLOSED)
+        return compute(*arguments)
 
     def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         try:

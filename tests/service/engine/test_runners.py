@@ -1,9 +1,12 @@
 """Tests of runners on a CPU, whose results must not depend on the batch."""
 
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -161,3 +164,34 @@ def test_closed_engine_raises_engine_errors() -> None:
         engine.submit(pending)
     with pytest.raises(EngineError, match="closed"):
         engine.compute(stream, pending)
+
+
+def test_queued_segments_of_a_closed_engine_fail_with_engine_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_running, can_end = Event(), Event()
+    predict = CpuRunner.predict
+
+    def slow(*args: Any) -> NDArray[np.float32]:
+        is_running.set()
+        assert can_end.wait(60)
+        return predict(*args)
+
+    monkeypatch.setattr(CpuRunner, "predict", slow)
+    engine = LocalEngine(network(FILTERBANK), workers=1)
+    pending = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
+    running = engine.submit(pending)
+    assert is_running.wait(60)
+    queued = [engine.submit(pending)]
+    with ThreadPoolExecutor(1) as thread:
+        closing = thread.submit(engine.close)
+        with suppress(EngineError):
+            while True:  # until the other thread has begun to close the engine
+                queued.append(engine.submit(pending))
+                time.sleep(0.001)
+        can_end.set()
+        closing.result(60)
+    assert np.isfinite(running.result(0)).all()
+    for future in queued:
+        with pytest.raises(EngineError, match="closed"):
+            future.result(0)

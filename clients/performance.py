@@ -150,6 +150,8 @@ class ResumablePerformance:
         return self.options.model_copy(update={**effective, "resume": resume})
 
     def handle(self, message: Ready | SessionEvent) -> None:
+        """Update the state with a message of the current session, and emit its event. The times and
+        numbers of the event count from the start of the performance."""
         if isinstance(message, Ready):
             self._start_session(message)
             return
@@ -171,7 +173,7 @@ class ResumablePerformance:
             self.decided = self._origin + round(event.checkpoint.frames * self._samples_per_frame)
             self.acknowledge(event.received_samples)
             self.audio.release(self.next_sample)
-            first_id = self._offsets["note_id"]
+            first_id = int(self._offsets["note_id"])
             self._end_notes({first_id + note.note_id for note in event.checkpoint.sounding})
         elif not isinstance(event, Beat | InputWarning):
             self._known_events += 1
@@ -221,7 +223,7 @@ class ResumablePerformance:
         if self.notes.pedal_down:
             self.emit(Pedal(down=False, frame=self._frame, time_s=self._time_s))
 
-    def _end_notes(self, except_ids: Container[float] = ()) -> None:
+    def _end_notes(self, except_ids: Container[int] = ()) -> None:
         frame, time_s = self._frame, self._time_s
         for note in self.notes.sounding:
             if note.note_id not in except_ids:

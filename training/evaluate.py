@@ -42,7 +42,7 @@ with interruptible_imports(PROG):
     from training.music.families import validation_passages
     from training.music.recordings import Collection, read_collection
     from training.music.synth.config import CACHE, SynthConfig
-    from training.musicnet.windows import TEST_STRIDE, labelled_test_set, papers_figure
+    from training.musicnet.windows import TEST_STRIDE, labelled_test_set, paper_metrics
 
 MIDDLE_MS = 372.0  # look-ahead with which predictions come from the middle of the window
 
@@ -143,7 +143,7 @@ def _musicnet(options: argparse.Namespace) -> Figures:
     collection = labelled_test_set(options.data_dir)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = load(options.model, device, torch.float32)
-    paper = papers_figure(model, options.data_dir, options.stride)
+    paper = paper_metrics(model, options.data_dir, options.stride)
     print(f"average precision of middle frames: {paper['average_precision']:.4f}")
     return {"paper": paper, **_scored(options, collection)}
 

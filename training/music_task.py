@@ -33,9 +33,9 @@ from model.transcriber import StridedNetwork, TranscriptionModel
 from training.arrays import F32, Rng
 from training.music.families import (
     Windows,
+    average_precision,
     family_metrics,
     family_windows,
-    precision,
     predict_windows,
     validation_passages,
 )
@@ -173,14 +173,16 @@ class MusicTask:
             index = config.heads.index(head)
             return np.concatenate([predicted[:, index] for predicted in predictions.values()])
 
-        metrics = {"ap_middle": precision(row("frame"), "frame", targets, CENTRE_FRAME)}
+        metrics = {"ap_middle": average_precision(row("frame"), "frame", targets, CENTRE_FRAME)}
         has_filterbank = isinstance(config.front_end, FilterbankConfig)
         for head, name in (("frame", "ap"), ("onset", "onset_ap"), ("offset", "offset_ap")):
             if has_filterbank and head in config.heads:
                 scores = row(head)
                 for lookahead in SCORED_LOOKAHEADS_MS:
                     frame = FRAMES - int(lookahead * config.sample_rate / 1000 / HOP)
-                    metrics[f"{name}_{lookahead}ms"] = precision(scores, head, targets, frame)
+                    metrics[f"{name}_{lookahead}ms"] = average_precision(
+                        scores, head, targets, frame
+                    )
         metrics |= _notes_and_pedal(config.heads, row, targets)
         if self.score == "families":
             metrics |= family_metrics(config, predictions, self._validation)

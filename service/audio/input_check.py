@@ -40,7 +40,7 @@ class InputCheck:
                 self._remaining = 0
                 return f"the audio starts like {name}: send its samples without the file header"
             if self._audio.encoding is not Encoding.PCM_S16LE:
-                # Compressed data in place of floats soon contains an invalid sample.
+                # Compressed data sent as floats soon contains a NaN, which the decoder rejects.
                 self._remaining = 0
                 return None
         self._data += data

@@ -21,7 +21,7 @@ class NoteEvent:
         frame: index of the frame. Frame f is at sample f * ``HOP`` at the model's rate.
         time_s: position in the audio. It differs from the frame's position by less than a frame.
         instrument: one of ``model.config.INSTRUMENTS``, or None without instrument heads.
-        instrument_probability: 0 to 1, relative to the possible instruments.
+        instrument_probability: 0 to 1. Relative to the instruments that the stream considers.
     """
 
     kind: Literal["note_on", "note_off", "note_update"]
@@ -47,8 +47,8 @@ class PedalEvent:
 
 @dataclass(frozen=True, slots=True)
 class BendEvent:
-    """Pitch of a sounding note in successive frames from ``frame`` on. ``cents`` are above
-    ``pitch``, which is tuned to A4 = 440 Hz or to the option ``tuning_hz``."""
+    """Pitch of a sounding note in successive frames from ``frame`` on. ``cents``: difference from
+    ``pitch`` with A4 at 440 Hz, or at the option ``tuning_hz``."""
 
     note_id: int
     pitch: int

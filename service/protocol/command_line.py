@@ -65,7 +65,7 @@ def write_atomically(file: Path, data: bytes) -> None:
     """Write a file atomically. If it is a symbolic link, write to its target. Raises OSError."""
     try:
         commands.write_atomically(file.resolve(), data)
-    except OSError as error:  # names a temporary file, which is meaningless to the user
+    except OSError as error:  # its file name is temporary, and meaningless to the user
         raise OSError(error.errno, error.strerror, str(file)) from error
 
 

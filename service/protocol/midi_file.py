@@ -246,7 +246,8 @@ def _bent_tracks(
     of the parts that use it, so that it does not sustain the notes of other parts.
     """
     tracks: list[list[TimedMessage]] = []
-    moments: list[tuple[int, int, int, Any, Sequence[float] | None]] = []  # in order of the first 3
+    # Tick, kind (0: note, 1: pedal), part number, note or pedal message, and bends of the note.
+    moments: list[tuple[int, int, int, Any, Sequence[float] | None]] = []
     all_use_pedal = all(part.control_changes for part, _ in parts)
     for number, (part, curves) in enumerate(parts):
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])

@@ -44,7 +44,7 @@ const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
 const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
 
 function say(message, trouble = false) {
-  // In a live region, screen readers would read the same text again.
+  // Setting the same text again would make screen readers repeat it.
   if ($("status").textContent !== message) $("status").textContent = message;
   $("status").classList.toggle("trouble", trouble);
 }

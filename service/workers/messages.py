@@ -64,7 +64,7 @@ class OpenSession:
     Attributes:
         session_id: ID of the performance in the client's checkpoints.
         stream: number of the session, used only between the service and the worker.
-        overload_lag_s: lateness of audio, in real time, above which windows become wide.
+        overload_lag_s: delay of the transcription behind real time from which windows are wide.
         updates, frames, beats: True if the client requested these messages.
     """
 

@@ -1,9 +1,8 @@
 """Evaluates recordings that have note labels.
 
 The service's stream transcribes them, so the figures also apply to a live stream with the same
-look-ahead. The note tracker is never tuned on them. A recording fails if it cannot be read or
-transcribed, or if most of its labels are after the end of its audio. The report lists these
-recordings in ``failures``.
+look-ahead. A recording fails if it cannot be read or transcribed, or if most of its labels are
+after the end of its audio. The report lists these recordings in ``failures``.
 """
 
 import os
@@ -68,7 +67,7 @@ def evaluate_collection(
     name = make_transcriber().config.name
     print(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms", flush=True)
     for path in collection.unlabelled:
-        print(f"skipped: {path} has no labels with its stem", flush=True)
+        print(f"skipped: {path} has no file of labels with the same name", flush=True)
     for reason in collection.failures.values():
         print(f"not scored: {reason}", flush=True)
     print(row("recording", "look-ahead", {figure: figure for figure in DEFINITIONS}), flush=True)

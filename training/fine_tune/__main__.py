@@ -10,11 +10,11 @@ are a score, which is then aligned with the recording. Recordings that do not pa
 listed with the reason.
 
 The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
-weights and the settings of the note tracker are chosen on 20 %, and the accuracy before and after
-is reported on the other 20 %. Half of every batch keeps the network from forgetting other music:
-audio rendered from the data of --rendered DIR (training/README.md) or, without this option,
-variants of the recordings for training and of the recordings without labels. Only with --rendered
-does the command measure the accuracy on other instruments and limit its loss.
+weights and the settings of the note tracker are chosen on 20 % (validation). The accuracy before
+and after is reported on the other 20 % (test). Half of every batch keeps the network from
+forgetting other music: audio rendered from the data of --rendered DIR (training/README.md) or,
+without this option, variants of the training recordings and of the recordings without labels. Only
+with --rendered does the command measure the accuracy on other instruments and limit its loss.
 
 The command writes OUT/NAME.safetensors, the card OUT/NAME.json and OUT/report.json, where NAME is
 the name of the folder OUT. Ctrl-C saves and stops. --resume continues.
@@ -137,7 +137,7 @@ def fine_tune(options: argparse.Namespace) -> None:
     synth = SynthConfig(options.rendered or Path("none"), CACHE)
     if options.rendered:
         families = validation_passages(synth, CHOOSE_PASSAGES, FAMILY_S, SEED)
-    passages = {OWN: choose.own_passages(parts.choose), **families}
+    passages = {OWN: choose.own_passages(parts.validation), **families}
     tuned = load(options.out / "last.safetensors", dtype=torch.float32)
     factor, scores = choose.choose_factor(initial, tuned, passages)
     print(f"factor of the tuned weights: {factor:g}", flush=True)
@@ -164,7 +164,7 @@ def fine_tune(options: argparse.Namespace) -> None:
         "scores_by_factor": scores,
         "recordings": {
             name: [own.recording.name for own in getattr(parts, name)]
-            for name in ("train", "choose", "test")
+            for name in ("train", "validation", "test")
         },
         "split": parts.description,
         "left_out": collection.left_out,
@@ -188,7 +188,7 @@ def _trainer(
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )
-    own, validation = [item.taught for item in parts.train], choose.own_passages(parts.choose)
+    own, validation = [item.taught for item in parts.train], choose.own_passages(parts.validation)
     rendered = options.rendered is not None
     task = FineTuneTask(config, own, collection.unlabelled, validation, rendered)
     assert isinstance(task.network, TranscriptionModel)

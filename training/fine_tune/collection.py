@@ -26,7 +26,7 @@ from service.engine.local import LocalEngine
 from service.notes.frames import peaks
 from service.protocol.errors import ProtocolError
 from training.arrays import F32, F64, Bools
-from training.music.aligner import FOUND, PEAK_LEAD_S, align
+from training.music.aligner import MIN_ONSET_PROBABILITY, PEAK_LEAD_S, align
 from training.music.notes import FRAME_UNKNOWN, Notes, nearest
 from training.music.real import EDGE_S, RealRecording, rows, uncertain_regions
 from training.music.recordings import PCM_SCALE, Recording, read_collection
@@ -61,7 +61,7 @@ class UnfitError(ValueError):
 class UserRecording:
     """A recording that passed the checks."""
 
-    recording: RealRecording  # labels shifted or aligned; for choosing and testing
+    recording: RealRecording  # labels shifted or aligned; for validation and test
     taught: RealRecording
     """For training: resampled to A4 = 440 Hz, with inexact onsets moved to the detected onsets."""
     kind: Kind  # "performance" or "score"
@@ -144,7 +144,7 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRec
     if clipped > MAX_CLIPPED:
         raise UnfitError(f"clipped: {clipped:.1%} of the samples are at the peak")
     if len(np.unique(notes.velocity)) == 1:  # a constant value is not a velocity
-        notes = notes.moved(velocity=np.zeros(len(notes), np.float32))
+        notes = notes.replaced(velocity=np.zeros(len(notes), np.float32))
     audio = _at_model_rate(samples, rate)
     heads = computer.config.heads
     probabilities = transcribe_array(samples, rate, computer).probabilities
@@ -193,7 +193,7 @@ def _performance_recording(
         raise UnfitError("most labels are after the end of the audio: are they in seconds?")
     checked = RealRecording(name, audio, shifted.where(inside), np.zeros((0, 4)))
     offset = np.maximum(shifted.offset, match.onset_s + 0.04)
-    detected = shifted.moved(onset=match.onset_s, offset=offset).where(inside)
+    detected = shifted.replaced(onset=match.onset_s, offset=offset).where(inside)
     uncertain = checked.unknown if match.exact else inexact_ends(detected)
     taught = at_concert_pitch(replace(checked, notes=detected, unknown=uncertain), cents)
     return UserRecording(checked, taught, "performance", match.support, match.shift_s, cents)
@@ -202,7 +202,7 @@ def _performance_recording(
 def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     """Compare labels with onset probabilities, [frames, PITCHES]."""
     reach = round(NEAR_S / frame_s)
-    detected = maximum_filter1d(onset, 2 * reach + 1, axis=0) >= FOUND
+    detected = maximum_filter1d(onset, 2 * reach + 1, axis=0) >= MIN_ONSET_PROBABILITY
     frame = np.rint(notes.onset / frame_s).astype(int)
     lags = np.arange(-round(MAX_SHIFT_S / frame_s), round(MAX_SHIFT_S / frame_s) + 1)
     supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
@@ -213,7 +213,7 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     overall = float(contrast.mean())
     fits = overall >= MIN_CONTRAST and min(quarters) >= QUARTER_CONTRAST * overall
     shift_s = float(lags[best] * frame_s)
-    peak, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
+    peak, pitch = peaks(onset, 1, MIN_ONSET_PROBABILITY)[1:-1].nonzero()
     if not len(peak):
         return Match(0.0, 0.0, False, notes.onset, True)
     peak_s = np.asarray((peak + 1) * frame_s, np.float64) + PEAK_LEAD_S
@@ -245,7 +245,7 @@ def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:
 def _transposed(notes: Notes, onset: F32) -> str:
     """Return a hint for an error message if the labels seem transposed."""
     written = np.bincount(notes.pitch, minlength=onset.shape[1]).astype(float)
-    sounding = (onset >= FOUND).sum(axis=0).astype(float)
+    sounding = (onset >= MIN_ONSET_PROBABILITY).sum(axis=0).astype(float)
     fit = {step: float(written @ np.roll(sounding, -step)) for step in range(-12, 13)}
     best = max(fit, key=lambda step: fit[step])
     clear = best and fit[best] > 1.3 * fit[0]
@@ -281,38 +281,39 @@ class Split(NamedTuple):
     """Parts of the recordings."""
 
     train: list[UserRecording]  # to train the weights
-    choose: list[UserRecording]  # to choose the interpolation and the note tracker's settings
+    validation: list[UserRecording]  # to choose the interpolation and the tracker's settings
     test: list[UserRecording]  # for the reported accuracy
     description: str
 
 
-FEW = 10  # number of recordings below which parts of training recordings are used to choose
+FEW = 10  # number of recordings below which parts of the training recordings are for validation
 
 
 def split(recordings: Sequence[UserRecording], seed: int) -> Split:
-    """Split recordings into three parts: a fifth to choose, a fifth to test, the others to train.
+    """Split recordings: a fifth for validation, a fifth for testing, and the rest for training.
 
-    A fifth of fewer than FEW recordings would not be representative. The last quarters of the
-    training recordings are then used to choose. One or two recordings are split by time. Raises
-    ValueError if there are none.
+    A fifth of fewer than FEW recordings would not be representative. In that case, the last
+    quarters of the training recordings are for validation. One or two recordings are split by time.
+    Raises ValueError if there are none.
     """
     if not recordings:
         raise ValueError("no recording with usable labels")
     if len(recordings) < 3:
         spans = (0.0, 0.6), (0.6, 0.8), (0.8, 1.0)
-        train, choose, test = ([_cut(own, *span) for own in recordings] for span in spans)
-        return Split(train, choose, test, "by time: 60 % to train, 20 % to choose, 20 % to test")
+        train, validation, test = ([_cut(own, *span) for own in recordings] for span in spans)
+        text = "by time: 60 % for training, 20 % for validation, 20 % for testing"
+        return Split(train, validation, test, text)
     order = np.random.default_rng(seed).permutation(len(recordings))
     fifth = max(1, round(len(recordings) / 5))
     test, rest = ([recordings[i] for i in sorted(part)] for part in (order[:fifth], order[fifth:]))
     if len(recordings) < FEW:
-        train, choose = ([_cut(own, *span) for own in rest] for span in ((0, 0.75), (0.75, 1)))
-        text = f"{len(rest)} recordings to train, their last quarters to choose, {fifth} to test"
+        train, validation = ([_cut(own, *span) for own in rest] for span in ((0, 0.75), (0.75, 1)))
+        text = f"{len(rest)} recordings for training, their last quarters for validation"
     else:
-        choose = [recordings[i] for i in sorted(order[fifth : 2 * fifth])]
+        validation = [recordings[i] for i in sorted(order[fifth : 2 * fifth])]
         train = [recordings[i] for i in sorted(order[2 * fifth :])]
-        text = f"{len(train)} recordings to train, {fifth} to choose, {fifth} to test"
-    return Split(train, choose, test, text)
+        text = f"{len(train)} recordings for training, {fifth} for validation"
+    return Split(train, validation, test, f"{text}, {fifth} for testing")
 
 
 def _cut(own: UserRecording, begin: float, end: float) -> UserRecording:

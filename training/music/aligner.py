@@ -16,17 +16,17 @@ from model.config import HOP, PITCHES
 from service.engine.local import LocalEngine
 from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
-from training.music.notes import Notes, nearest, next_strokes, notes_of
+from training.music.notes import Notes, nearest, next_of_same_pitch, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
 TOLERANCE_S = 0.06  # maximum distance of a note from its chord
 ROUGH_TOLERANCES_S = (3 * TOLERANCE_S, 2 * TOLERANCE_S)  # tolerances while chords still move
-FOUND = 0.2  # minimum onset probability, weighted by distance, of a detected note
+MIN_ONSET_PROBABILITY = 0.2  # of a detected note, weighted by distance from its chord
 NEIGHBOURS_S = 1.0  # distance within which chords influence each other
 STIFFNESS = 0.5  # weight of nearby chords, relative to a note with onset probability 1
 SPREAD_S = 0.02  # mean distance of nearby notes from their chords at which confidence falls to 1/e
-PLACED = 0.5  # maximum confidence of a note that only its neighbours locate
+MAX_UNDETECTED_CONFIDENCE = 0.5  # of a note that only its neighbours locate
 PEAK_LEAD_S = 0.004
 """Time by which the model's peaks precede attacks. In recordings of a grand piano, the median peak
 is 5 ms before the steepest rise of energy. In rendered audio, it is 1 ms before the onset."""
@@ -42,7 +42,7 @@ class Aligned:
     pitch: NDArray[np.int16]
     confidence: F64
     """[n], 0 to 1. For a detected note, at least its onset probability, weighted by the distance
-    from its chord. For other notes, at most PLACED."""
+    from its chord. For other notes, at most MAX_UNDETECTED_CONFIDENCE."""
     detected: Bools  # [n], true if the model detects the onset
     score_s: F64  # [k], times of all chords in the score
     audio_s: F64  # [k], times of the same chords in the recording
@@ -81,14 +81,14 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
         found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
     found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
-    detected = strength >= FOUND
+    detected = strength >= MIN_ONSET_PROBABILITY
     onset_s = np.where(detected, found_s, chord_s[chord])
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], detected)
-    placed = PLACED * support * np.exp(-np.square(spread_s / SPREAD_S))
+    placed = MAX_UNDETECTED_CONFIDENCE * support * np.exp(-np.square(spread_s / SPREAD_S))
     confidence = np.clip(np.where(detected, np.maximum(strength, placed), placed), 0, 1)
     # Offsets are as written, but after the onset and before the next note of the pitch.
     offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
-    again_s = np.append(onset_s, np.inf)[next_strokes(score.pitch, onset_s)]
+    again_s = np.append(onset_s, np.inf)[next_of_same_pitch(score.pitch, onset_s)]
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
@@ -119,7 +119,7 @@ def _peaks(
     at = np.clip(at, 1, len(onset) - 2)
     distance_s = at * frame_s - expected_s[:, None]
     # A note may use onsets up to half-way to its neighbours of the same pitch.
-    again = next_strokes(pitch, expected_s)
+    again = next_of_same_pitch(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
     earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element is unused
     earliest_s[again] = latest_s
@@ -136,7 +136,7 @@ def _peaks(
 
 def _moved(chord_s: F64, chord: I64, found_s: F64, strength: F64) -> F64:
     """Return the times of chords, moved towards their notes' onsets and with nearby chords."""
-    weight = np.where(strength >= FOUND, strength, 0)
+    weight = np.where(strength >= MIN_ONSET_PROBABILITY, strength, 0)
     shift = found_s - chord_s[chord]
     own = np.bincount(chord, weight, len(chord_s)).astype(float)
     own_shift = np.bincount(chord, weight * shift, len(chord_s)) / np.maximum(own, 1e-9)
@@ -184,8 +184,9 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
 
 def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
     """Return time in s, pitch and probability, [n, 3], of detected onsets that the score lacks.
-    These are peaks of at least FOUND, more than 2 TOLERANCE_S from every note of the pitch."""
-    frame, pitch = peaks(onset, 1, FOUND)[1:-1].nonzero()
+    These are peaks of at least MIN_ONSET_PROBABILITY, more than 2 TOLERANCE_S from every note of
+    the pitch."""
+    frame, pitch = peaks(onset, 1, MIN_ONSET_PROBABILITY)[1:-1].nonzero()
     times_s = np.asarray((frame + 1) * frame_s, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, onset[frame + 1, pitch]], axis=1)[~near]
@@ -194,7 +195,7 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
     """Return the mean frame probability RELEASE_S after the offsets of notes. Ignores notes whose
     pitch starts again within 1.5 RELEASE_S of the offset."""
-    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
     rung = sounding[frame[alone], notes.pitch[alone]]
@@ -219,7 +220,9 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
     pace = max(1e-3, span_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
     step_s = max(STEP_S, float(np.sqrt(length_s * (span_s + 2 * MARGIN_S) / CELLS)))
     begin_s = MARGIN_S - score.onset[0] * pace
-    played = score.moved(onset=score.onset * pace + begin_s, offset=score.offset * pace + begin_s)
+    played = score.replaced(
+        onset=score.onset * pace + begin_s, offset=score.offset * pace + begin_s
+    )
     slices = int((span_s + 2 * MARGIN_S) / step_s) + 1
     begins = np.zeros((slices, PITCHES), np.float32)
     begins[np.minimum((played.onset / step_s).astype(int), slices - 1), played.pitch] = 1

@@ -194,7 +194,7 @@ def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:
     return np.concatenate([network.predict(part.to(device).float()).cpu() for part in parts])
 
 
-def precision(
+def average_precision(
     probabilities: F32, head: str, targets: Targets[NDArray[np.uint8]], frames: slice | int
 ) -> float:
     """Return the average precision of a head in ``frames``, without elements whose labels are
@@ -232,6 +232,6 @@ def family_metrics(
             continue
         for head in ("frame", "onset"):
             of_head = predictions[name][:, config.heads.index(head)]
-            metrics[f"{head}_ap:{name}"] = precision(of_head, head, targets, frames)
+            metrics[f"{head}_ap:{name}"] = average_precision(of_head, head, targets, frames)
     metrics["families"] = float(np.nanmean([metrics[key] for key in metrics if "_ap:" in key]))
     return metrics

@@ -37,7 +37,7 @@ class Notes:
         """Return the notes that a boolean mask or an index array selects."""
         return Notes(*(column[index] for column in vars(self).values()))
 
-    def moved(self, **arrays: NDArray[Any]) -> Notes:
+    def replaced(self, **arrays: NDArray[Any]) -> Notes:
         """Return the notes with some arrays replaced. A new ``offset`` also becomes the release of
         the keys, unless ``released`` is given."""
         return replace(self, **{"released": arrays.get("offset", self.released), **arrays})
@@ -45,16 +45,16 @@ class Notes:
     def ending(self, offset: F64) -> Notes:
         """Return the notes with sounds that end at ``offset``. Keys are released as before, but at
         the latest at ``offset``."""
-        return self.moved(offset=offset, released=np.minimum(self.released, offset))
+        return self.replaced(offset=offset, released=np.minimum(self.released, offset))
 
     def played_by(self, number: int) -> Notes:
         """Return the notes with the instrument class ``number``."""
-        return self.moved(instrument=np.full(len(self), number, np.int8))
+        return self.replaced(instrument=np.full(len(self), number, np.int8))
 
     def shifted(self, seconds: float) -> Notes:
         """Return the notes moved by ``seconds``, which may be negative. No note starts before 0."""
         onset = np.maximum(0, self.onset + seconds)
-        return self.moved(onset=onset, offset=np.maximum(onset, self.offset + seconds))
+        return self.replaced(onset=onset, offset=np.maximum(onset, self.offset + seconds))
 
     def roll(self, frames: int, frame_s: float) -> Bools:
         """Return a piano roll, (frames, PITCHES). Frame f is true for the pitches of notes with
@@ -123,7 +123,7 @@ def with_pedal(notes: Notes, pedal: F64) -> Notes:
     return notes.ending(np.maximum(notes.offset, release))
 
 
-def next_strokes(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
+def next_of_same_pitch(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.intp]:
     """Return for each of n notes the index of the next note of its pitch, or n if there is none."""
     order = np.lexsort((onset, pitch))
     again = np.full(len(pitch), len(pitch), np.intp)

@@ -30,7 +30,14 @@ from model.instruments import UNKNOWN, class_of
 from model.storage import replace_file
 from training.arrays import F32, F64
 from training.music.metrics import UNKNOWN_VELOCITY
-from training.music.notes import Notes, joined, next_strokes, notes_of, notes_of_rows, with_pedal
+from training.music.notes import (
+    Notes,
+    joined,
+    next_of_same_pitch,
+    notes_of,
+    notes_of_rows,
+    with_pedal,
+)
 
 HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
@@ -105,7 +112,7 @@ def read_midi(path: Path) -> Notes:
             for program, notes, pedal in tracks
         ]
     )
-    again_s = np.append(notes.onset, np.inf)[next_strokes(notes.pitch, notes.onset)]
+    again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
     return notes.ending(np.minimum(notes.offset, np.maximum(again_s, notes.released)))
 
 

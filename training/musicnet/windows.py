@@ -1,4 +1,4 @@
-"""Cuts labelled recordings into windows, like the paper's released code.
+"""Cuts labelled recordings into windows, as the paper's released code does.
 
 Window j of a recording starts at sample ``rate + j * stride``, because the first second is skipped.
 Frame i of a window describes sample HOP * (i + 1) of the window. A note sounds in this frame if
@@ -48,7 +48,7 @@ from training.musicnet.layout import (
 
 logger = logging.getLogger(__name__)
 
-TRAIN_STRIDE = 512  # samples (released code)
+TRAIN_STRIDE = 512  # samples, as in the released code
 TEST_STRIDE = 128
 BATCH = 64  # windows predicted at once
 
@@ -74,7 +74,7 @@ def open_tracks(sources: Sequence[Source], rate: int, cache: Path) -> list[Track
         audio = soxr.resample(samples.mean(axis=1), SOURCE_RATE, rate, quality="VHQ")
         replace_file(path, partial(np.save, arr=audio))
     for notes in intervals:
-        notes[:, :2] = notes[:, :2] * rate // SOURCE_RATE  # rounded down (released code)
+        notes[:, :2] = notes[:, :2] * rate // SOURCE_RATE  # rounded down, as in the released code
     return [
         Track(source.number, np.load(path, mmap_mode="r"), notes)
         for source, path, notes in zip(sources, paths, intervals, strict=True)
@@ -193,10 +193,10 @@ def labelled_test_set(root: Path) -> Collection:
     return Collection("MusicNet, test recordings", out, {})
 
 
-def papers_figure(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
-    """Return the paper's figure (section "MusicNet") for all test recordings and for each of them.
-    The figure is the average precision of the windows' calibrated middle frames. stride: number of
-    samples from one window to the next. Raises ArchiveError."""
+def paper_metrics(transcriber: TranscriptionModel, root: Path, stride: int) -> dict[str, Any]:
+    """Return the paper's metric (section "MusicNet") for all test recordings together and for each
+    of them. It is the average precision of the windows' middle frames. stride: number of samples
+    from one window to the next. Raises ArchiveError."""
     device = next(transcriber.parameters()).device
     archive = Archive(root, transcriber.config.sample_rate, transcriber.config.context)
     windows = archive.windows("test", stride)

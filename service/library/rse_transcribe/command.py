@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("recordings", nargs="+", metavar="RECORDING", help=argparse.SUPPRESS)
-    add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: next to each")
+    add("-o", dest="output", metavar="OUT", help="file, folder, or - (CSV); default: next to input")
     kinds = "mid (default), json, csv, musicxml, mxl or pdf"
     add("--format", choices=FORMATS, metavar="KIND", help=kinds)
     add("--server", metavar="URL", help="service to use; $RSE_KEY is its API key")

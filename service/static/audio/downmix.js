@@ -14,9 +14,9 @@ const PRESENT = 0.3;
 export class Downmix {
   /** The only channel to use, counted from 0, from the next block on; -1: choose automatically. */
   channel;
-  /** Why only channel `alone` is used: "silent" (the other channels), "cancelled", or "". */
-  why = "";
-  alone = -1;
+  /** Reason for using one channel only: the others are "silent", or all are "cancelled". Else "". */
+  onlyReason = "";
+  onlyChannel = -1;
   #size;
   #within = 0;
   #weights = [];
@@ -51,7 +51,7 @@ export class Downmix {
   }
 
   #begin(count) {
-    this.why = "";
+    this.onlyReason = "";
     this.#weights = this.#chosen(count) ?? new Array(count).fill(1 / count);
     this.#before = this.#weights;
     this.#clear();
@@ -80,7 +80,7 @@ export class Downmix {
   /** Weights that use only the chosen channel; null if none is chosen. */
   #chosen(count) {
     if (!(this.channel >= 0 && this.channel < count)) return null;
-    this.why = "";
+    this.onlyReason = "";
     return only(this.channel, count);
   }
 
@@ -92,17 +92,17 @@ export class Downmix {
     const total = powers.reduce((a, b) => a + b, 0);
     if (ofSum < (isAlone ? PRESENT : CANCELLED) * total) {
       if (isAlone) return this.#weights;
-      this.alone = powers.indexOf(loudest);
-      this.why = "cancelled";
-      return only(this.alone, count);
+      this.onlyChannel = powers.indexOf(loudest);
+      this.onlyReason = "cancelled";
+      return only(this.onlyChannel, count);
     }
     const number = (judge) => powers.filter(judge).length;
     const least = Math.max(1, number((p) => p >= AUDIBLE && p >= MIN_SOUNDING * loudest));
     const most = number((p) => p >= AUDIBLE || p >= MAX_SILENT * loudest);
     const before = isAlone ? count : Math.round(1 / this.#weights[0]);
     const sounding = Math.min(Math.max(before, least), most);
-    this.alone = powers.indexOf(loudest);
-    this.why = sounding === 1 && count > 1 ? "silent" : "";
+    this.onlyChannel = powers.indexOf(loudest);
+    this.onlyReason = sounding === 1 && count > 1 ? "silent" : "";
     return new Array(count).fill(1 / sounding);
   }
 }

@@ -25,7 +25,8 @@ class PcmWorklet extends AudioWorkletProcessor {
   }
 
   process([channels], [output]) {
-    // There are no channels without a source, or in Firefox while all are silent. Send silence then.
+    // The input has no channels if no source is connected, and in Firefox also while the source is
+    // silent. Send silence then.
     this.channels = channels.length || this.channels;
     const nothing = new Array(this.channels).fill(output[0]);
     for (const sample of this.downmix.mix(channels.length ? channels : nothing)) {
@@ -41,8 +42,8 @@ class PcmWorklet extends AudioWorkletProcessor {
   post() {
     const { samples, peak, channels, downmix } = this;
     const { buffer } = this.view;
-    const { why, alone } = downmix;
-    this.port.postMessage({ pcm: buffer, samples, peak, channels, why, alone }, [buffer]);
+    const { onlyChannel, onlyReason } = downmix;
+    this.port.postMessage({ pcm: buffer, samples, peak, channels, onlyChannel, onlyReason }, [buffer]);
     this.startChunk();
   }
 }

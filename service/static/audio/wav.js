@@ -1,8 +1,7 @@
-/** Header of a WAV file of 16-bit PCM. `samples`: number of samples of each channel. */
-
 const HEADER_BYTES = 44;
 const SAMPLE_BYTES = 2;
 
+/** Return the header of a WAV file of 16-bit PCM. `samples`: number of samples of each channel. */
 export function wavHeader(rate, samples, channels = 1) {
   const view = new DataView(new ArrayBuffer(HEADER_BYTES));
   const frameBytes = channels * SAMPLE_BYTES;
@@ -23,7 +22,7 @@ export function wavHeader(rate, samples, channels = 1) {
   return view.buffer;
 }
 
-/** An AudioBuffer as a WAV file. */
+/** Convert an AudioBuffer to a WAV file. */
 export function wavOf(buffer) {
   const { length, sampleRate, numberOfChannels } = buffer;
   const samples = new Int16Array(length * numberOfChannels);

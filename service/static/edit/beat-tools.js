@@ -2,7 +2,7 @@
 
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
-import { doubled, halved, MIN_TAPS, oneAt, tapped, withMetre, withTap } from "./beats.js";
+import { doubled, halved, MIN_TAPS, withDownbeatAt, tapped, withMetre, withTap } from "./beats.js";
 import { changeBeats } from "./commands.js";
 
 export function beatTools({ editor, player, say }) {
@@ -29,7 +29,7 @@ export function beatTools({ editor, player, say }) {
   };
   const press = (id, act) => $(id).addEventListener("click", act);
   press("tap", tap);
-  press("one-here", () => change("One", (beats) => oneAt(beats, player.position)));
+  press("one-here", () => change("One", (beats) => withDownbeatAt(beats, player.position)));
   press("beats-half", () => change("Half the tempo", halved));
   press("beats-double", () => change("Twice the tempo", doubled));
   $("metre").addEventListener("change", () =>

@@ -1,5 +1,5 @@
 /**
- * Corrections of beats: pure functions that map beats to beats, which are in order. A beat is {time_s,
+ * Corrections of beats. The functions return new arrays of beats, in order of time. A beat is {time_s,
  * place, beats_per_bar, subdivision}. The times of notes do not change.
  */
 
@@ -20,7 +20,7 @@ export const nearest = (beats, time) =>
     Math.abs(time_s - time) < Math.abs(beats[best].time_s - time) ? at : best, 0);
 
 /** Let a bar start at the beat nearest to `time`. */
-export const oneAt = (beats, time) => numbered(beats, nearest(beats, time));
+export const withDownbeatAt = (beats, time) => numbered(beats, nearest(beats, time));
 
 /** Set the number of beats per bar. The first bar line does not move. */
 export const withMetre = (beats, size) =>
@@ -36,7 +36,7 @@ export function doubled(beats) {
   return numbered(between, first);
 }
 
-/** Halve the tempo: use every second beat, including those that start a bar. */
+/** Halve the tempo: use every second beat, counted from the first downbeat. */
 export function halved(beats) {
   const first = Math.max(0, beats.findIndex(({ place }) => place === 0));
   const kept = beats.filter((_, at) => (at - first) % 2 === 0);
@@ -62,7 +62,7 @@ export function dragged(beats, index, time) {
   });
 }
 
-/** Beats at the tempo of the taps, in seconds of the take, extended from the first tap to both ends. */
+/** Return beats at the tempo of the taps. They start and end with the take. `taps`: times in seconds. */
 export function tapped(taps, duration, size) {
   const period = (taps.at(-1) - taps[0]) / (taps.length - 1);
   const lead = Math.floor(taps[0] / period);
@@ -76,11 +76,11 @@ export function tapped(taps, duration, size) {
   return numbered(beats, lead);
 }
 
-/** Add a tap. After a pause the list starts again. */
+/** Add a tap. After a pause, or a jump back in time, the list starts again. */
 export const withTap = (taps, time) =>
   taps.length && Math.abs(time - taps.at(-1)) < TAP_PAUSE_S && time > taps.at(-1) ? [...taps, time] : [time];
 
-/** The position on the grid of beats that is nearest to `time`, and the length of a step there. */
+/** Return the position on the grid of beats nearest to `time`, and the length of a step there. */
 export function onGrid(beats, time) {
   if (beats.length < 2) return { time, step: 0.05 };
   const at = Math.max(0, Math.min(beats.length - 2, beats.findLastIndex(({ time_s }) => time_s <= time)));
@@ -89,7 +89,7 @@ export function onGrid(beats, time) {
   return { time: Math.max(0, snapped), step };
 }
 
-/** Move {start, end} to the nearest bar lines. Return it unchanged if it would become empty. */
+/** If snapping is on, move {start, end} to the nearest bar lines, unless it would become empty. */
 export function inBars(beats, start, end) {
   const bars = beats.filter(({ place }) => place === 0);
   if (bars.length < 2 || !store.get("snap")) return { start, end };

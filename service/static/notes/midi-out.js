@@ -1,6 +1,6 @@
 /**
- * Sends notes to a synthesiser or a DAW over Web MIDI. Each instrument has a channel, in the order of
- * their first notes. From the 16th on, instruments share channels.
+ * Sends notes to a synthesiser or a DAW over Web MIDI. Each of the first 15 instruments, in the order
+ * of their first notes, has its own channel. Later instruments share channels.
  *
  * `silence` ends all sounding notes and is called whenever playing ends, so that no note hangs.
  * Events: `ports` when the list of ports changes.
@@ -58,7 +58,7 @@ export class MidiOut extends EventTarget {
     this.#channels.clear(); // so that the programs are sent to the next port
   }
 
-  /** `afterS`: minimum duration in seconds of a note to be sent, by which it is delayed. */
+  /** Start a note after `afterS` seconds, unless it ends earlier. */
   noteOn(key, note, afterS = 0) {
     if (!this.#port) return;
     if (afterS === 0) this.#start(key, note);
@@ -105,7 +105,8 @@ export class MidiOut extends EventTarget {
     this.#waiting.set(key, after(until, () => this.noteOff(key)));
   }
 
-  /** End all sounding and scheduled notes. Notes that were already sent end as they start. */
+  /** End all sounding and scheduled notes. A note_on that was sent for a later time cannot be
+   * withdrawn, so its note_off follows after 1 ms. */
   silence() {
     for (const timer of this.#waiting.values()) cancel(timer);
     this.#waiting.clear();

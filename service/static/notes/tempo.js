@@ -7,11 +7,12 @@
 
 export const TICKS_PER_BEAT = 480; // a quarter
 const USUAL_S = 0.5;
-const MIN_FIRST_BEAT_S = 0.15; // minimum time of the first beat; an earlier one would follow a very short beat
+// An earlier first beat is dropped, because the beat from 0 s to it would be too short.
+const MIN_FIRST_BEAT_S = 0.15;
 const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
 const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
 
-/** {tickOf: seconds -> ticks, events: [{tick, order, bytes}]}. */
+/** Return {tickOf: function from seconds to ticks, events: [{tick, order, bytes}]}. */
 export function tempoOf(beats, key) {
   const rows = filled(beats.slice(beats[0]?.time_s < MIN_FIRST_BEAT_S ? 1 : 0));
   const compound = rows[0]?.subdivision === 3;
@@ -47,7 +48,7 @@ export function tempoOf(beats, key) {
   return { tickOf, events };
 }
 
-/** All beats from 0 s on. */
+/** Insert the missing beats, from 0 s on. */
 function filled(beats) {
   if (beats.length < 2) return [];
   const rows = [];
@@ -72,7 +73,7 @@ function filled(beats) {
   return rows;
 }
 
-/** [first beat, number of beats] of each bar. */
+/** Return [first beat, number of beats] of each bar. */
 function barsOf(rows) {
   const downs = rows.flatMap(({ place }, at) => (place === 0 ? [at] : []));
   if (!downs.length) return [];

@@ -7,7 +7,7 @@ import { $ } from "../page.js";
 const SILENCE = 0.001; // peak of -60 dB, the lower end of the meter
 const SILENT_S = 3;
 const NO_SOUND = "No sound from this input: choose another, or raise its gain.";
-const WHY_ALONE = {
+const ONLY_REASONS = {
   silent: "no other has sound.",
   cancelled: "mixed, the channels would cancel each other out.",
 };
@@ -48,11 +48,12 @@ export class InputPanel {
   }
 
   /** Handle a chunk of the source, as the worklet posts it. Return a warning, or "". */
-  hear({ peak, samples, channels, why, alone }) {
+  process({ peak, samples, channels, onlyChannel, onlyReason }) {
     this.#meter.push(peak);
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
-    this.#say(why ? `Only channel ${alone + 1} is used: ${WHY_ALONE[why]}` : this.#source.processing);
+    const hint = `Only channel ${onlyChannel + 1} is used: ${ONLY_REASONS[onlyReason]}`;
+    this.#say(onlyReason ? hint : this.#source.processing);
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 

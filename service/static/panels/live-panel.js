@@ -103,7 +103,7 @@ export class LivePanel extends EventTarget {
       this.#readOut();
     });
     on("sound", (chunk) => {
-      this.#showTrouble(this.#input.hear(chunk));
+      this.#showTrouble(this.#input.process(chunk));
     });
     on("progress", () => {
       this.#readOut();

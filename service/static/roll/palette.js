@@ -33,7 +33,10 @@ export class Palette {
     });
   }
 
-  /** Colour and opacity of a note: of its instrument and loudness, else of loudness and confidence. */
+  /**
+   * Return the colour and opacity of a note. With an instrument, the colour shows the instrument and the
+   * opacity shows the loudness. Without one, the colour shows the loudness and the opacity the confidence.
+   */
   note({ instrument, velocity, confidence }) {
     return instrument
       ? { colour: colourOf(instrument, this.lightness), opacity: loudness(velocity) }

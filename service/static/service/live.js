@@ -1,19 +1,25 @@
 /**
  * One live take: sends a source of audio to the service and receives notes.
  *
- * Events: `state` (connecting, listening, reconnecting, finishing), `ready`, `progress`, `sound` (a
- * chunk of the source), `note_on` and `note_off` {key, note} and `pedal` (true if it is down), except
- * those that are too late to be played, `silence` (end all notes of MIDI out), `notice` (a message for
- * the user, "" to remove it), and finally `finish`, once. All open notes end with the take. A take that
- * is stopped before its source is open is `abandoned` instead.
+ * Events:
+ *   state      connecting, listening, reconnecting or finishing
+ *   ready      the session is open
+ *   sound      a chunk of the source
+ *   progress   more audio has been transcribed
+ *   note_on, note_off   {key, note}; a note_on that is too late to be played is omitted
+ *   pedal      true if it is down; omitted if it is too late
+ *   silence    end all notes of MIDI out
+ *   notice     a message for the user, "" to remove it
+ *   finish     the last event; all open notes have ended
+ *   abandoned  instead of `finish`, if the take is stopped before its source is open
  */
 
 import { LiveRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
 import { EVENTS, TranscriptionSocket } from "./socket.js";
 
-const CLOCK_SMOOTHING = 0.05; // share of each chunk's jitter that the displayed clock follows
-const LAG_SMOOTHING = 0.05; // share of a change of the lag that each frame shows
+const CLOCK_SMOOTHING = 0.05; // weight of the newest chunk in the running average of the clock
+const LAG_SMOOTHING = 0.05; // weight of the latest lag in the running average that is displayed
 const JUMP_S = 0.5; // minimum jump of the clock, after an interruption, that is followed immediately
 const MIN_DURATION_S = 1; // minimum duration of a recording to keep
 const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
@@ -150,7 +156,7 @@ export class LiveTake extends EventTarget {
       this.#say("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
-      this.#playOn();
+      this.#restorePedal();
     });
     for (const type of [...EVENTS, "beat"]) on(type, (message) => take.receive(message, message.key));
     on("note_on", (note) => {
@@ -191,16 +197,16 @@ export class LiveTake extends EventTarget {
     on("end", ({ done, message }) => this.#finish(done, message));
   }
 
-  /** Silence MIDI out while the notes come too late. */
+  /** Silence MIDI out while notes arrive too late. */
   #judgeLateness() {
     const tooLate = this.lag > TOO_LATE_S;
     if (tooLate === this.#tooLate) return;
     this.#tooLate = tooLate;
     if (tooLate) this.#emit("silence");
-    else this.#playOn();
+    else this.#restorePedal();
   }
 
-  #playOn() {
+  #restorePedal() {
     if (!this.#tooLate) this.#emit("pedal", this.#take.pedalDown); // `silence` had released it
   }
 

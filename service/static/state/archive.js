@@ -2,7 +2,7 @@
  * Stores takes in the browser: notes, edits, names and audio in IndexedDB. They are written while they
  * grow, so that a reload, a crash or a discarded tab loses at most a few seconds.
  *
- * Events: `trouble` with a message for the user, and `kept` once a take was written with its audio.
+ * Events: `trouble` with a message for the user, and `kept` once a take has been written with its audio.
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";
@@ -13,7 +13,8 @@ const NAME = "takes";
 const GROWING_MS = 5_000; // interval between two writes of a growing take
 const SETTLED_MS = 700; // delay from an edit to its write
 export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
-const SAME = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
+// Properties of a take that its record has too.
+const COPIED = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
 const NOT_KEPT =
   "This browser does not store takes, perhaps because the window is private. Download your takes.";
 
@@ -70,7 +71,7 @@ export class Archive extends EventTarget {
       records.sort((a, b) => a.created - b.created);
       const takes = [];
       for (const record of records) takes.push(await this.#restore(record));
-      navigator.storage?.persist?.(); // asks the browser not to clear them
+      navigator.storage?.persist?.(); // ask the browser not to delete them
       return takes;
     } catch {
       this.#trouble(NOT_KEPT);
@@ -80,8 +81,9 @@ export class Archive extends EventTarget {
 
   async #restore(record) {
     const take = new Take(record.name);
-    for (const name of SAME) take[name] = record[name];
-    for (const note of take.notes) note.offset ??= Math.max(note.onset, record.length); // it crashed
+    for (const name of COPIED) take[name] = record[name];
+    // A note has no offset if the tab was closed while it sounded.
+    for (const note of take.notes) note.offset ??= Math.max(note.onset, record.length);
     take.history.done = record.done;
     take.history.undone = record.undone;
     take.head = take.length = record.length;
@@ -108,16 +110,16 @@ export class Archive extends EventTarget {
     if (this.#ids.has(take)) return;
     this.#ids.set(take, unique());
     this.#listen(take);
-    this.#soon(take);
+    this.#scheduleWrite(take);
   }
 
   #listen(take) {
     for (const type of ["change", "about", "finish"]) {
-      take.addEventListener(type, () => this.#soon(take));
+      take.addEventListener(type, () => this.#scheduleWrite(take));
     }
   }
 
-  #soon(take) {
+  #scheduleWrite(take) {
     if (this.#timers.has(take) || !this.#ids.has(take)) return;
     const wait = take.live ? GROWING_MS : SETTLED_MS;
     this.#timers.set(take, setTimeout(() => this.#write(take), wait));
@@ -135,7 +137,7 @@ export class Archive extends EventTarget {
         const record = { id, length: take.duration, ...take.history, rate: take.recording?.rate };
         record.stamp = unique();
         record.file = take.recording?.fileName ?? "";
-        for (const name of SAME) record[name] = take[name];
+        for (const name of COPIED) record[name] = take[name];
         await this.#request("takes", "readwrite", (store) => store.put(record, id));
         this.#stamps.set(take, record.stamp);
         take.keptNow(revision);
@@ -146,14 +148,14 @@ export class Archive extends EventTarget {
       this.#trouble(full ? `No space is left: “${take.name}” is not kept. Delete takes.` : NOT_KEPT);
     }
     this.#timers.delete(take);
-    if (take.live || take.revision !== revision) this.#soon(take);
+    if (take.live || take.revision !== revision) this.#scheduleWrite(take);
   }
 
-  /** The id of a take. If another tab has changed its record, a new id, so that both are stored. */
+  /** Return the id of a take. If another tab has changed its record, create a new id, to store both. */
   async #idOf(take) {
     const id = this.#ids.get(take);
-    const there = await this.#request("takes", "readonly", (store) => store.get(id));
-    if (!there || there.stamp === this.#stamps.get(take)) return id;
+    const stored = await this.#request("takes", "readonly", (store) => store.get(id));
+    if (!stored || stored.stamp === this.#stamps.get(take)) return id;
     this.#ids.set(take, unique());
     this.#trouble(`Another tab has changed “${take.name}”. Both versions are kept.`);
     take.rename(`${stemOf(take)} (2)`);

@@ -115,16 +115,16 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
 
 
 BEAT_FUNCTIONS = """async () => {
-  const { dragged, halved, tapped, withTap, oneAt } = await import('./edit/beats.js');
+  const { dragged, halved, tapped, withTap, withDownbeatAt } = await import('./edit/beats.js');
   const { changeBeats } = await import('./edit/commands.js');
   const { Take } = await import('./notes/take.js');
-  const beats = oneAt(tapped([1, 1.5, 2], 6, 4), 1);
+  const beats = withDownbeatAt(tapped([1, 1.5, 2], 6, 4), 1);
   const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
   const take = Object.assign(new Take(''), { live: false });
   take.edit(changeBeats('Tapped tempo', [], beats), { again: true }); // the first tap was undone
   return {
     edits: take.history.done.length,
-    halved: halved(oneAt(beats, 0.5)).map(({ time_s, place }) => [time_s, place]),
+    halved: halved(withDownbeatAt(beats, 0.5)).map(({ time_s, place }) => [time_s, place]),
     beats: beats.map(({ time_s, place }) => [time_s, place]),
     moved: moved.map(({ time_s }) => time_s),
     taps: [0, 0.5, 1, 9].reduce(withTap, []),

@@ -116,20 +116,20 @@ def names(recordings: list[UserRecording]) -> list[str]:
 def test_many_recordings_are_split_by_recording() -> None:
     recordings = [own_recording(f"{i:02}", 6.0) for i in range(11)]
     parts = split(recordings, seed=1)
-    train, choose, test, _ = parts
-    assert [len(train), len(choose), len(test)] == [7, 2, 2]
-    assert sorted(names([*train, *choose, *test])) == names(recordings)
+    train, validation, test, _ = parts
+    assert [len(train), len(validation), len(test)] == [7, 2, 2]
+    assert sorted(names([*train, *validation, *test])) == names(recordings)
     assert split(recordings, seed=1) == parts
     assert split(recordings, seed=2) != parts
 
 
-def test_the_ends_of_a_few_recordings_are_used_to_choose() -> None:
+def test_the_ends_of_a_few_recordings_are_used_for_validation() -> None:
     recordings = [own_recording(str(i), 8.0) for i in range(6)]
-    train, choose, test, _ = split(recordings, seed=1)
+    train, validation, test, _ = split(recordings, seed=1)
     assert len(test) == 1
-    assert names(train) == names(choose)
+    assert names(train) == names(validation)
     assert set(names([*train, *test])) == set("012345")
-    for first, second in zip(train, choose, strict=True):
+    for first, second in zip(train, validation, strict=True):
         assert len(first.recording.audio) == 3 * len(second.recording.audio)
         assert len(first.taught.audio) == len(first.recording.audio)
 
@@ -140,7 +140,7 @@ def test_one_recording_is_split_by_time() -> None:
     lengths = [len(part[0].recording.audio) / SAMPLE_RATE for part in parts[:3]]
     assert lengths == pytest.approx([12, 4, 4], abs=0.01)
     # The note at 12.5 s is 0.5 s after the start of the second part.
-    assert 0.5 in np.round(parts.choose[0].recording.notes.onset, 2)
+    assert 0.5 in np.round(parts.validation[0].recording.notes.onset, 2)
     with pytest.raises(ValueError, match="no recording"):
         split([], seed=1)
 

@@ -81,11 +81,11 @@ def test_fine_tuning_writes_weights_and_a_report(
     arguments += ["--steps", "2", "--out"]
     assert fine_tune.main([*arguments, str(out)]) == 0
     printed = capsys.readouterr().out
-    assert "split: 2 recordings to train, their last quarters to choose, 1 to test" in printed
+    assert "split: 2 recordings for training, their last quarters for validation, 1 for" in printed
     assert "onset_f1" in printed
     report = json.loads((out / "report.json").read_text())
     names = report["recordings"]
-    assert names["train"] == names["choose"]
+    assert names["train"] == names["validation"]
     assert sorted([*names["train"], *names["test"]]) == ["0", "1", "2"]
     assert {row["group"] for row in report["comparison"]} == {OWN}
     tuned = load(out / "bells.safetensors")

@@ -5,7 +5,13 @@ import pytest
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES, SAMPLE_RATE
-from training.music.aligner import FOUND, PEAK_LEAD_S, PLACED, Aligned, align
+from training.music.aligner import (
+    MAX_UNDETECTED_CONFIDENCE,
+    MIN_ONSET_PROBABILITY,
+    PEAK_LEAD_S,
+    Aligned,
+    align,
+)
 from training.music.notes import Notes, notes_of_rows
 
 FRAME_S = HOP / SAMPLE_RATE
@@ -48,7 +54,7 @@ def performance(score: Notes) -> Notes:
     """Notes of the performance. Each differs by up to 30 ms from the time of its chord."""
     jitter = np.random.default_rng(6).uniform(-0.03, 0.03, len(score))
     onset = performance_s(score.onset) + jitter
-    return score.moved(onset=onset, offset=performance_s(score.offset))
+    return score.replaced(onset=onset, offset=performance_s(score.offset))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +76,7 @@ def test_each_note_is_aligned_with_its_onset(
     aligned = align(score, *activations, FRAME_S)
     assert errors_s(aligned, performance).max() < FRAME_S
     assert aligned.detected.all()
-    assert aligned.confidence.min() > 2 * FOUND
+    assert aligned.confidence.min() > 2 * MIN_ONSET_PROBABILITY
     assert (np.diff(aligned.audio_s) >= 0).all()
     assert (aligned.notes.offset > aligned.notes.onset).all()
 
@@ -86,7 +92,7 @@ def test_an_undetected_note_has_its_chord_onset_and_low_confidence(
     (index,) = np.flatnonzero(~aligned.detected)
     assert aligned.notes.pitch[index] == performance.pitch[undetected]
     assert abs(aligned.notes.onset[index] - performance.onset[undetected]) < 0.06
-    assert FOUND / 2 < aligned.confidence[index] <= PLACED
+    assert MIN_ONSET_PROBABILITY / 2 < aligned.confidence[index] <= MAX_UNDETECTED_CONFIDENCE
     assert aligned.confidence[index] == aligned.confidence.min()
 
 

@@ -64,7 +64,7 @@ class Excerpt:
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # number of hops at which a window can start
         velocity = relative_velocities(rendered.audio, rendered.notes.velocity)
-        notes, uncertain = rendered.notes.moved(velocity=velocity), rendered.unknown
+        notes, uncertain = rendered.notes.replaced(velocity=velocity), rendered.unknown
         self.labels = segment_labels(
             notes, SAMPLE_RATE, self.phase, frames, rendered.pedal, uncertain
         )

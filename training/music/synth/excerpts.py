@@ -185,7 +185,7 @@ def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered
     loudness = [float(np.sqrt(np.mean(np.square(part.audio)))) for part in (first, second)]
     gain = loudness[0] / max(1e-9, loudness[1]) * 10 ** (level_db / 20) if loudness[0] else 1.0
     parts = int(first.notes.part.max(initial=-1)) + 1
-    moved = second.notes.moved(part=(second.notes.part + parts).astype(np.int16))
+    moved = second.notes.replaced(part=(second.notes.part + parts).astype(np.int16))
     audio = first.audio + np.float32(gain) * second.audio
     pedals = [part.pedal for part in (first, second) if part.pedal is not None]
     pedal = np.concatenate(pedals) if pedals else None  # presses may overlap

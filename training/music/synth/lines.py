@@ -72,7 +72,7 @@ def apply_phrasing(notes: Notes, line: Line, rng: Rng) -> tuple[Notes, Phrasing]
     glide[source + 1] = np.clip(away, -GLIDE_SEMITONES, GLIDE_SEMITONES)
     glide *= rng.random(count) < line.gliding
     glide_s = np.where(slurred, rng.uniform(0.005, 0.03, count), rng.uniform(0.015, 0.05, count))
-    return notes.moved(offset=offset, released=released), Phrasing(
+    return notes.replaced(offset=offset, released=released), Phrasing(
         connected=connected,
         slurred=slurred,
         left=left,

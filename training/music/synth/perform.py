@@ -46,7 +46,7 @@ def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Not
         onset = np.maximum(onset + rng.normal(0, jitter_s, len(onset)), 0)
         held = rng.uniform(0.55, 1.05) + rng.normal(0, 0.08, len(onset))
         offset = onset + (offset - onset) * np.clip(held, 0.25, 1.1)
-    notes = notes.moved(
+    notes = notes.replaced(
         onset=onset,
         offset=np.maximum(offset, onset + 0.04),
         pitch=(notes.pitch + _transposition(notes.pitch, rng)).astype(np.int16),
@@ -73,7 +73,7 @@ def _with_bass_octaves(notes: Notes, rng: Rng) -> Notes:
     low = notes.where((notes.pitch < BASS_BELOW) & (rng.random(len(notes)) < 0.8))
     softer = np.clip(low.velocity * rng.uniform(0.7, 1.1), 12, 122).astype(np.float32)
     late_s = np.abs(rng.normal(0, 0.006, len(low)))
-    octave = low.moved(
+    octave = low.replaced(
         onset=low.onset + late_s,
         offset=low.offset + late_s,
         pitch=(low.pitch - 12).astype(np.int16),
@@ -95,7 +95,7 @@ def _with_repeats(notes: Notes, rng: Rng) -> Notes:
     jitter_s = np.where(stroke > 0, rng.normal(0, 0.006, len(row)), 0)
     onset = again.onset[row] + stroke * period_s + jitter_s
     velocity = again.velocity[row] + rng.normal(0, 6, len(row))
-    repeats = again.where(row).moved(
+    repeats = again.where(row).replaced(
         onset=onset,
         offset=onset + period_s * rng.uniform(0.4, 0.95),
         velocity=np.clip(velocity, 12, 122).astype(np.float32),
@@ -165,7 +165,7 @@ def orchestrate(
         voices.append(voice_for(entry, rng))
     numbers = np.array([voice.instrument.number for voice in voices], np.int8)
     voice_of = part_voice[notes.part]
-    notes = notes.moved(part=voice_of, instrument=numbers[voice_of])
+    notes = notes.replaced(part=voice_of, instrument=numbers[voice_of])
     piano_voices = [i for i, voice in enumerate(voices) if voice.dampers]
     if not piano_voices:
         return shorten_repeats(notes), voices, np.zeros((0, 3))

@@ -15,7 +15,7 @@ from scipy import signal
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
-from training.music.notes import Notes, next_strokes, with_pedal
+from training.music.notes import Notes, next_of_same_pitch, with_pedal
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths, 0 to 1. Dampers rest fully on the strings up to the first depth, and do not touch
@@ -153,7 +153,7 @@ class Dampings:
         self._dampers, self._contact_s = dampers, contact_s
         self._constant_s = dampers.time_constants(notes.pitch)
         self._frequency = 440 * 2.0 ** ((notes.pitch - 69) / 12)
-        again = next_strokes(notes.pitch, notes.onset)
+        again = next_of_same_pitch(notes.pitch, notes.onset)
         onset = np.append(notes.onset, np.inf)
         released = np.append(notes.released + dampers.delay_s, np.inf)
         self._struck = sample(onset[again])

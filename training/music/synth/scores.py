@@ -81,7 +81,7 @@ def _piece(entry: dict[str, Any], midi: bytes) -> Piece:
     tracks = midi_tracks(midi)
     sounding = [(program, notes) for program, notes, _ in tracks if len(notes)]
     parts = [
-        notes.moved(part=np.full(len(notes), part, np.int16))
+        notes.replaced(part=np.full(len(notes), part, np.int16))
         for part, (_, notes) in enumerate(sounding)
     ]
     presses = [np.zeros((0, 2)), *(pedal for _, _, pedal in tracks)]
@@ -125,10 +125,10 @@ def random_notes(seconds: float, low: int, high: int, rng: Rng) -> Notes:
     return notes_of(onset[order], offset[order], pitch[order], velocity[order])
 
 
-def _pulse(span: float, rng: Rng, fastest_s: float, slowest_s: float) -> tuple[F64, F64]:
+def _pulse(span: float, rng: Rng, min_period_s: float, max_period_s: float) -> tuple[F64, F64]:
     """Return onsets and durations of a nearly regular pulse for ``span`` seconds. Its period is
-    between ``fastest_s`` and ``slowest_s``."""
-    period_s = float(np.exp(rng.uniform(np.log(fastest_s), np.log(slowest_s))))
+    between ``min_period_s`` and ``max_period_s``."""
+    period_s = float(np.exp(rng.uniform(np.log(min_period_s), np.log(max_period_s))))
     onset = np.arange(0, span, period_s)
     onset = onset + rng.normal(0, 0.02 * period_s, len(onset)).clip(-0.02, 0.02)
     return np.maximum(onset, 0), np.full(len(onset), period_s * rng.uniform(0.4, 1.6))

@@ -69,7 +69,7 @@ def shift_to_range(notes: Notes, singer: Singer, rng: Rng) -> Notes:
         return notes
     centre = singer.pitch + rng.uniform(*(SUNG if singer.sings else SPOKEN))
     away = 12 * round((centre - float(np.median(notes.pitch))) / 12)
-    return notes.moved(pitch=(notes.pitch + away).astype(np.int16))
+    return notes.replaced(pitch=(notes.pitch + away).astype(np.int16))
 
 
 def random_melody(seconds: float, rng: Rng) -> Notes:
@@ -107,7 +107,7 @@ def sing(
     pitch, nearest = score.pitches(notes, habits, habits.tuning + tuning_cents / 100, rng)
     audio = score.synthesise(singer, pitch, habits)[: len(out)]
     out[: len(audio)] = audio
-    return Rendered(out, score.joined(notes.moved(pitch=nearest).played_by(VOICE)))
+    return Rendered(out, score.joined(notes.replaced(pitch=nearest).played_by(VOICE)))
 
 
 class _Frames:
@@ -163,7 +163,7 @@ class _Frames:
             self.note[(previous + begin) // 2 if begin > previous else begin :] = index
             previous = stop
         bounds_s = np.array([vowel[:2] for vowel in self.vowels]) / FRAMES_S
-        return notes.moved(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
+        return notes.replaced(onset=bounds_s[:, 0], offset=bounds_s[:, 1])
 
     def _end_before(self, frame: int) -> None:
         """End the last vowel at ``frame``, but not before its middle."""
@@ -206,7 +206,7 @@ class _Frames:
         same = np.append(False, np.diff(notes.pitch) == 0)
         begins = ~(same & [slid for _, _, slid in self.vowels])
         last = np.append(np.flatnonzero(begins)[1:], len(notes)) - 1
-        return notes.where(begins).moved(offset=notes.offset[last])
+        return notes.where(begins).replaced(offset=notes.offset[last])
 
     def synthesise(self, singer: Singer, pitch: F64, habits: Habits) -> NDArray:
         """Synthesise the frames, and resample the audio to shift its resonances. The frame period

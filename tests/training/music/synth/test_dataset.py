@@ -46,7 +46,7 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
     notes = notes_of([0.5], [1.2], [60], 77)
     audio = np.arange(3 * SAMPLE_RATE, dtype=np.float32)
     excerpt = Excerpt(Rendered(audio, notes), rng)
-    relative = notes.moved(velocity=relative_velocities(audio, notes.velocity))
+    relative = notes.replaced(velocity=relative_velocities(audio, notes.velocity))
     batch = empty_batch(2)
     for hop in (0, excerpt.positions - 1):
         excerpt.write(hop, batch, 1)

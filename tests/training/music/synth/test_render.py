@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from model.config import INSTRUMENTS, SAMPLE_RATE
 from tests import fakes
 from tests.training.music.synth.conftest import level_db
-from training.music.notes import Notes, next_strokes, notes_of
+from training.music.notes import Notes, next_of_same_pitch, notes_of
 from training.music.synth.bank import SILENCE_DB, Bank
 from training.music.synth.lines import Line, apply_phrasing, random_line
 from training.music.synth.pianos import Dampers, Dampings, contact_time, pedal_depth
@@ -204,7 +204,7 @@ def test_a_late_pedal_sustains_the_sound_only(bank: Bank) -> None:
 
 def test_a_string_keeps_sounding_after_a_repeated_note() -> None:
     notes = notes_of([0.0, 0.5], [0.5, 1.0], [60, 60], 90)
-    assert next_strokes(notes.pitch, notes.onset).tolist() == [1, 2]
+    assert next_of_same_pitch(notes.pitch, notes.onset).tolist() == [1, 2]
     sound = fakes.play([(60, 0.0, 2.0)], 2.0, SAMPLE_RATE, level=1.0)
     contact_s = contact_time(pedal_depth(NO_PEDAL, 2 * SAMPLE_RATE))
     damping = Dampings(notes, dampers(restrike_s=0.01, restrike_residue=0.3), contact_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ CHANNELS = tuple(channel for channel in range(16) if channel != 9)  # 9 is for p
 SUSTAIN = 64  # controller number
 SLOWEST_BPM = 20.0
 FASTEST_BPM = 400.0  # also the maximum tempo between 0 s and the first beat
+_MAX_QUARTER_US = (1 << 24) - 1  # tempo events have 24 bits
 MAX_ERROR_US = 2  # maximum uncorrected error of the tempo of a beat, per quarter note
 
 # MIDI Polyphonic Expression (MPE): a bend applies to all notes of its channel, so concurrent notes
@@ -92,7 +93,8 @@ class TempoMap:
 
     A file starts at 0 s, so earlier beats are added, with the period of the first beat. The time
     before them becomes a shorter beat with its own tempo, so that a sequencer draws all beats at
-    their times. If this tempo would exceed FASTEST_BPM, that beat is merged with the next.
+    their times. If this tempo would exceed FASTEST_BPM, that beat is merged with the next. Beats
+    before 0 s are omitted. Beats that follow a quarter note of more than 16.8 s are drawn early.
 
     Attributes:
         changes: (tick, microseconds per quarter note) of the file's tempo events.
@@ -103,34 +105,39 @@ class TempoMap:
         self.ticks_per_beat, self._key, self._chords = ticks_per_beat, tempo.key, tempo.chords
         quarters, first_s = tempo.quarters, tempo.beats_s[0]
         period_s = tempo.beats_s[1] - first_s
-        # Beats after 0 s and before the first beat, the beats, and one more with the last period.
+        last_s, last_period_s = tempo.beats_s[-1], tempo.beats_s[-1] - tempo.beats_s[-2]
+        min_s = 60 / FASTEST_BPM * quarters
+        # Beats between 0 s and the first beat, the beats, and at least one with the last period.
         extra_beats = max(0, math.ceil(first_s / period_s) - 1)
+        later_beats = max(1, math.ceil((min_s - last_s) / last_period_s))
         beats_s = [first_s - period_s * back for back in range(extra_beats, 0, -1)]
-        beats_s += [*tempo.beats_s, 2 * tempo.beats_s[-1] - tempo.beats_s[-2]]
-        if 0 < beats_s[0] < 60 / FASTEST_BPM * quarters:
-            del beats_s[0]
-        if beats_s[0] > 0:
-            beats_s.insert(0, 0.0)
-        first_beat = len(beats_s) - 1 - len(tempo.beats_s)  # index of tempo.beats_s[0] in beats_s
+        beats_s += tempo.beats_s
+        beats_s += [last_s + last_period_s * later for later in range(1, later_beats + 1)]
+        early_beats = bisect_left(beats_s, min_s)
+        beats_s[:early_beats] = [0.0]
+        first_beat = 1 + extra_beats - early_beats  # index of tempo.beats_s[0] in beats_s
         self._ticks = round(ticks_per_beat * quarters)  # ticks of one beat
         # Times of the beats in the file. Rounding errors are corrected once they change the tempo
         # of a beat by more than MAX_ERROR_US.
         self._grid_us = [0.0]
         self.changes: list[tuple[int, int]] = []
         for index, end_s in enumerate(beats_s[1:]):
-            quarter_us = round((1e6 * end_s - self._grid_us[-1]) / quarters)
+            quarter_us = min(round((1e6 * end_s - self._grid_us[-1]) / quarters), _MAX_QUARTER_US)
             if not self.changes or abs(quarter_us - self.changes[-1][1]) > MAX_ERROR_US:
                 self.changes.append((self._ticks * index, quarter_us))
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * quarters)
         self.signatures: list[tuple[int, int, int]] = []
-        for bar_beat, numerator, denominator in tempo.bars:
-            index = first_beat + bar_beat
+        bars = [(first_beat + beat, upper, lower) for beat, upper, lower in tempo.bars]
+        while len(bars) > 1 and bars[1][0] <= 0:
+            del bars[0]
+        for index, numerator, denominator in bars:
+            begin = index
             if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be shorter
-                index %= round(4 * numerator / denominator / quarters)
-                if index:
-                    short_numerator = round(index * quarters * denominator / 4)
+                begin %= round(4 * numerator / denominator / quarters)
+                if begin:
+                    short_numerator = round(begin * quarters * denominator / 4)
                     self.signatures.append((0, short_numerator, denominator))
-            self.signatures.append((self._ticks * index, numerator, denominator))
+            self.signatures.append((self._ticks * begin, numerator, denominator))
 
     def tick(self, time_s: float) -> int:
         """Return the tick that is nearest to a time."""

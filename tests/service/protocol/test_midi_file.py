@@ -21,6 +21,7 @@ from service.protocol.midi_file import (
     RANGE_SEMITONES,
     TICKS_PER_BEAT,
     Tempo,
+    TempoMap,
 )
 
 TICK_S = 0.5 / TICKS_PER_BEAT
@@ -90,6 +91,24 @@ def test_beats_bars_and_key_do_not_change_times() -> None:
     assert signatures == [(2, 0.0), (3, 1.0)]  # bar of the lead-in and the pickup
     assert [key.key_number for key in opened.key_signature_changes] == [12 + 6]
     assert opened.get_beats()[1:4] == pytest.approx([0.5, 1.0, 1.6], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "beats_s",
+    [(-5.0, -4.5), (-100.0, -99.0, 0.5, 1.0), (0.0, 17.0), (0.0, 0.5, 60.0, 60.5), (30.0, 60.0)],
+)
+def test_unusual_beats_do_not_change_times(beats_s: tuple[float, ...]) -> None:
+    notes = [Note(0, 60, 100, 0.9, 0, 10, second, second + 0.5) for second in range(70)]
+    opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes, tempo=Tempo(beats_s))))
+    onsets_s = [note.start for note in opened.instruments[0].notes]
+    assert onsets_s == pytest.approx(range(70), abs=0.02)
+
+
+def test_bars_before_0_s_are_omitted() -> None:
+    beats_s = tuple(0.5 * beat for beat in range(-20, 10))
+    tempo_map = TempoMap(Tempo(beats_s, bars=((2, 3, 4), (8, 4, 4), (24, 2, 4))))
+    assert tempo_map.changes == [(0, 500_000)]
+    assert tempo_map.signatures == [(0, 4, 4), (4 * TICKS_PER_BEAT, 2, 4)]
 
 
 @pytest.mark.parametrize("hours", [1, 10])

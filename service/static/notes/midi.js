@@ -3,10 +3,11 @@
  *
  * The server sends the file of each finished session. This module writes takes of several sessions, and
  * notes that were filtered or edited in the page. As in the server's files, each instrument has a track,
- * a program and a channel. Without instruments the file has one track.
+ * a program and a channel. Without instruments the file has one track. Notes with bends use MPE.
  */
 
 import { countInstruments, hasPedal, labelOf } from "./instruments.js";
+import { bentEvents, mpeSetup } from "./mpe.js";
 import { tempoOf, TICKS_PER_BEAT } from "./tempo.js";
 
 export const NOTE_ON = 0x90;
@@ -19,19 +20,22 @@ export const SUSTAIN = 64;
 export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = null } = {}) {
   const names = [...countInstruments(notes, programs).keys()];
   const { tickOf, events: tempo } = tempoOf(beats, key);
-  const unnamed = notes.filter(({ instrument }) => !instrument);
-  const tracks = [track([...tempo, ...eventsOf(unnamed, names.length ? [] : pedal, 0, tickOf)])];
+  const parts = ["", ...names].map((name) => ({
+    notes: notes.filter(({ instrument }) => (instrument || "") === name),
+    pedal: (name ? hasPedal(name) : !names.length) ? pedal : [],
+    program: programs[name] ?? 0,
+  }));
+  const bent = notes.some(({ bends }) => bends?.length);
+  const channels = [0, ...names.map((_, index) => channelOf(index))];
+  const [unnamed, ...named] = bent
+    ? bentEvents(parts, tickOf)
+    : parts.map((part, index) => eventsOf(part, channels[index], tickOf));
+  const tracks = [track([...tempo, ...(bent ? mpeSetup() : []), ...unnamed])];
   for (const [index, name] of names.entries()) {
-    const channel = channelOf(index);
-    const own = notes.filter(({ instrument }) => instrument === name);
     const text = ascii(labelOf(name));
-    tracks.push(
-      track([
-        { tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] },
-        { tick: 0, order: 0, bytes: [PROGRAM | channel, programs[name] ?? 0] },
-        ...eventsOf(own, hasPedal(name) ? pedal : [], channel, tickOf),
-      ]),
-    );
+    const events = [{ tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] }];
+    if (!bent) events.push({ tick: 0, order: 0, bytes: [PROGRAM | channels[index + 1], parts[index + 1].program] });
+    tracks.push(track([...events, ...named[index]]));
   }
   return new Uint8Array([
     ...ascii("MThd"), ...uint32(6), 0, names.length ? 1 : 0, ...uint16(tracks.length),
@@ -47,7 +51,7 @@ export const fromBase64 = (text) => Uint8Array.from(atob(text), (char) => char.c
 export const toBase64 = (bytes) =>
   btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 
-function eventsOf(notes, pedal, channel, tickOf) {
+function eventsOf({ notes, pedal }, channel, tickOf) {
   const events = [];
   const span = ({ onset, offset }) => {
     const on = tickOf(onset);

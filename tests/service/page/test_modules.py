@@ -3,14 +3,18 @@
 import io
 from fractions import Fraction
 
+import mido
 import numpy as np
 import pretty_midi
 import pytest
 
 from service.audio.pcm import BLOCKS_PER_S, Downmix
+from service.protocol.midi_file import FRAME_S
+from service.protocol.midi_file import midi_file as service_midi_file
 from service.score.quantise import QuantisedNote
 from service.score.staves import hands
 from tests.service.page.browser import Tab
+from tests.service.protocol.test_midi_file import BentNote, synthesise
 
 MIDI_OF = """async ([notes, beats, key]) => {
   const { midiFile } = await import('./notes/midi.js');
@@ -38,6 +42,56 @@ def test_midi_file_follows_the_beats(bench: Tab, subdivision: int) -> None:
     assert (bar.numerator, bar.denominator) == ((3, 4) if subdivision == 2 else (9, 8))
     assert midi.get_downbeats()[1:8] == pytest.approx(times_s[:21:3], abs=0.03)
     assert midi.key_signature_changes[0].key_number == 18  # F sharp minor
+
+
+BENT_MIDI_OF = """async ([notes, pedal, programs]) => {
+  const { split, applied, louder } = await import('./edit/commands.js');
+  const { midiFile } = await import('./notes/midi.js');
+  const untouched = [...midiFile(notes, { pedal, programs })];
+  let edited = applied(notes, split(notes.slice(0, 1), 1));
+  edited = applied(edited, louder(edited.slice(0, 1), 20));
+  return [untouched, [...midiFile(edited, { pedal, programs })]];
+}"""
+
+
+def test_edited_notes_keep_their_bends_in_midi_files(bench: Tab) -> None:
+    """The page writes the channels, bends and pedal that the service writes."""
+    curve = [40 * np.sin(frame / 9) for frame in range(86)]
+    programs = {"piano": 0, "violin": 40}
+    notes = [
+        BentNote(60, 0.5, 1.5, tuple(curve), "violin"),
+        BentNote(64, 0.6, 1.5, None, "piano"),
+        BentNote(57, 0.7, 1.2, (-20.0,) * 30, "violin"),
+        *(BentNote(70 + n % 5, 2 + n / 10, 2.3 + n / 10, (3.0 * n,), "violin") for n in range(40)),
+    ]
+    rows = [
+        {
+            "pitch": note.pitch,
+            "velocity": note.velocity,
+            "confidence": 1,
+            "instrument": note.instrument,
+            "onset": note.onset_s,
+            "offset": note.offset_s,
+            "bends": [(note.onset_s + n * FRAME_S, c) for n, c in enumerate(note.bends or ())],
+        }
+        for note in notes
+    ]
+    pedal = [{"onset": 0.2, "offset": 1.0}, {"onset": 1.3, "offset": 3.0}]
+    written, edited = map(bytes, bench.run(BENT_MIDI_OF, [rows, pedal, programs]))
+    changes = [(p[end], end == "onset") for p in pedal for end in ("onset", "offset")]
+    expected = synthesise(service_midi_file(notes, changes, programs))
+    for found, note in zip(synthesise(written), expected, strict=True):
+        assert found[:3] == pytest.approx(note[:3], abs=0.002)
+        assert [cents for _, cents in found[3]] == pytest.approx([c for _, c in note[3]], abs=1.2)
+    messages = list(mido.merge_tracks(mido.MidiFile(file=io.BytesIO(written)).tracks))
+    sustained = {m.channel for m in messages if m.is_cc(64) and m.value}
+    assert sustained == {m.channel for m in messages if m.type == "note_on" and m.note == 64}
+    # Both halves of a note that was split have their part of its bends.
+    first, second = (note for note in synthesise(edited) if note[0] == 60)
+    assert (first[2], second[1]) == pytest.approx((1.0, 1.0), abs=0.002)
+    for time_s, cents in [*first[3], *second[3]]:
+        assert cents == pytest.approx(np.interp((time_s - 0.5) / FRAME_S, range(86), curve), abs=6)
+    assert min(len(first[3]), len(second[3])) > 20
 
 
 @pytest.mark.parametrize("channels", [2, 6])

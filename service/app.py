@@ -63,7 +63,7 @@ def create_app(
     """
     for name in unknown_variables(os.environ):
         logger.warning("unknown setting: variable=%s", name)
-    numbers = Metrics()
+    metrics = Metrics()
     pool = WorkerPool(
         WorkerConfig(load=load_model, model=settings.model, device=settings.device),
         cores=available_cores(),
@@ -71,7 +71,7 @@ def create_app(
         hang_timeout_s=settings.hang_timeout_s,
         processes=processes,
     )
-    state = ServiceState(settings, pool, numbers)
+    state = ServiceState(settings, pool, metrics)
     pool.observer = state
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ def create_app(
     app.state.service = state
     for endpoints in (health, tokens, upload, score, websocket):
         app.include_router(endpoints.router)
-    app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, numbers.refused)
+    app.add_middleware(Gate, app.router, settings, state.keys, state.tokens, metrics.refused)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -74,5 +74,5 @@ async def info(request: Request) -> dict[str, Any]:
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    numbers = generate_latest(request.app.state.service.metrics.registry)
-    return Response(numbers, media_type=CONTENT_TYPE_LATEST)
+    body = generate_latest(request.app.state.service.metrics.registry)
+    return Response(body, media_type=CONTENT_TYPE_LATEST)

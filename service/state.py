@@ -160,7 +160,7 @@ class ServiceState:
 
     def on_batch(self, timing: BatchTiming) -> None:
         self.metrics.on_batch(timing)
-        self.sessions.learn(timing)
+        self.sessions.update_cost(timing)
 
     def on_worker_exit(self) -> None:
         self.metrics.worker_restarts.inc()

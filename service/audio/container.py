@@ -113,7 +113,7 @@ class Container:
         self.title = self._title()
         self.header_duration_s = self._length_s() or None  # a file may state 0 s
         # No header of ADTS states a duration. FFmpeg extrapolates it from the first frames.
-        self._promised_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
+        self._expected_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """Yield samples, float32 [n, channels], and their rate. Silence fills gaps between the
@@ -140,8 +140,8 @@ class Container:
                 self._unwanted -= drop
                 if drop < len(values):
                     yield values[drop:], frame.rate
-        if self._promised_s > self._read / self.rate_hz + _TOLERANCE_S:
-            self._report_corruption(f"the header states {self._promised_s:.1f} s")
+        if self._expected_s > self._read / self.rate_hz + _TOLERANCE_S:
+            self._report_corruption(f"the header states {self._expected_s:.1f} s")
 
     def close(self) -> None:
         self._container.close()
@@ -281,6 +281,7 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
         "protocol_whitelist": "",
     }
     file.seek(0)
+    # Without `close`, so that PyAV does not close the file.
     unclosed = SimpleNamespace(read=file.read, seek=file.seek, tell=file.tell)
     try:
         # Tags that are not UTF-8 are not an error.

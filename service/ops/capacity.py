@@ -124,7 +124,7 @@ class SessionAdmissionControl(AdmissionControl):
         """True after ``calibrate`` if the limit is `auto`."""
         return self.window_s > 0
 
-    def learn(self, timing: BatchTiming) -> None:
+    def update_cost(self, timing: BatchTiming) -> None:
         """Update the cost of a window from the timing of a batch of live sessions."""
         if not self.limits_load or timing.way != "live" or not timing.windows:
             return

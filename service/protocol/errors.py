@@ -25,7 +25,7 @@ class ErrorCode(StrEnum):
     """Reason why a session or request was rejected or ended.
 
     Attributes:
-        close_code: close code of the websocket; 0 if the error cannot concern a websocket. A
+        close_code: close code of the websocket; 0 if the error does not occur on websockets. A
             handshake that is rejected with FORBIDDEN always gets an HTTP response.
         status: HTTP status; 0 if the error occurs on a websocket only.
         retryable: True if the client may send the same audio again later.

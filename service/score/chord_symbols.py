@@ -63,7 +63,7 @@ class ChordSymbol(NamedTuple):
 
 
 def find_chords(
-    notes: F64, beats: Beats, fifths: int, minor: bool, wanted: bool | None = None
+    notes: F64, beats: Beats, fifths: int, minor: bool, enabled: bool | None = None
 ) -> list[ChordSymbol]:
     """Return the chords at the beats where they change.
 
@@ -71,17 +71,17 @@ def find_chords(
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
         fifths: sharps of the key signature, or flats if negative.
         minor: True if the key is minor.
-        wanted: True for chords of any music; False for no chords; None for chords only if several
+        enabled: True for chords of any music; False for no chords; None for chords only if several
             notes often sound at once.
     """
-    if not len(notes) or wanted is False:
+    if not len(notes) or enabled is False:
         return []
     begin, end = (_snap(beats.position(notes[:, column])) for column in (0, 1))
     pitch = notes[:, 2].astype(int)
     beat, weight, bass, voices = _weigh(begin, end, pitch)
     if not len(beat):  # all notes have the length 0
         return []
-    if not wanted:
+    if not enabled:
         has_triads = ((weight > _SOUNDS).sum(1) >= 3).mean() >= _MIN_SHARE
         if voices.mean() < _MIN_VOICES or not has_triads:
             return []

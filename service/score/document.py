@@ -192,7 +192,7 @@ class ScoreDocument:
 
     def save(self, path: Path) -> None:
         """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError,
-        and for a PDF also ValueError (see ``svg``) or ScoreExtraMissing."""
+        and for a PDF also ValueError (see ``svg``) or ScoreExtraMissingError."""
         match path.suffix.lower():
             case ".pdf":
                 file = self.pdf()

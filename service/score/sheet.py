@@ -25,19 +25,19 @@ MIN_SILENCE = 4  # minimum length, in beats of half a second, of a silence that 
 Parts = Mapping[str | None, Part]  # by instrument
 
 
-class ScoreExtraMissing(ImportError):
+class ScoreExtraMissingError(ImportError):
     """A library that engraves scores is not installed."""
 
 
 def load(name: str) -> Any:
-    """Return a library of the extra "score". Raises ScoreExtraMissing."""
+    """Return a library of the extra "score". Raises ScoreExtraMissingError."""
     try:
         with catch_warnings():
             simplefilter("ignore", DeprecationWarning)  # the imports of the libraries raise some
             return import_module(name)
     except ImportError as missing:
         message = f"a score needs {missing.name}: pip install 'rse-transcribe[score]'"
-        raise ScoreExtraMissing(message) from missing
+        raise ScoreExtraMissingError(message) from missing
 
 
 def bars_of(parts: Parts, beats: Beats, steady: bool) -> Bars:

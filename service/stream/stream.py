@@ -184,7 +184,7 @@ class Stream:
         """Return at most ``max_count`` pending windows, preceded by at most ``preroll`` earlier
         windows; None if no window is pending. Pass the predictions of the pending windows to
         ``process_predictions``, in order. wide: return one wide window, which requires
-        ``can_widen``. It costs little more than another window."""
+        ``can_widen``. It costs little more than the window of one block."""
         schedule = self._wide if wide else self._schedule
         hops, step = schedule.block_frames, schedule.block_frames * HOP
         blocks = hops // self._schedule.block_frames  # number of blocks per window

@@ -92,7 +92,7 @@ class WindowSchedule:
         block_frames: k, the number of frames per block. Successive windows are k hops apart.
         repeated_frames: number of frames before a block that its window predicts again.
         late_frames: in anytime mode, age in frames at which a frame has its full look-ahead, else
-            0. As many frames are computed after the end of a stream.
+            0. This number of frames is also computed after the end of a stream.
     """
 
     lookahead_hops: int

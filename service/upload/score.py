@@ -24,7 +24,7 @@ from service.protocol.options import Instrument
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.live import LiveBeat
-from service.score.sheet import ScoreExtraMissing
+from service.score.sheet import ScoreExtraMissingError
 from service.state import ServiceState
 from service.upload.answer import MUSICXML, file_name
 from service.upload.body import LimitedBody
@@ -148,7 +148,7 @@ async def render_score(
     except TimeoutError:
         detail = f"the score is not finished after {RENDER_TIMEOUT_S:g} s; send fewer notes"
         raise ProtocolError(ErrorCode.SCORE_TIMEOUT, detail) from None
-    except ScoreExtraMissing as missing:
+    except ScoreExtraMissingError as missing:
         raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
     finally:
         rendering.cancel()

@@ -91,7 +91,7 @@ class LiveSession:
         self._flushes: deque[tuple[int, int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
-        self._played_s = monotonic()  # time at which a listener would have heard all audio so far
+        self._played_s = monotonic()  # time at which real-time playback of all audio would end
         self._is_catching_up = self._has_warned = False
         self._reported: tuple[int, int] | None = None  # `_progress` in the latest message
         self._reported_at_s = monotonic()
@@ -145,8 +145,9 @@ class LiveSession:
 
     def is_catching_up(self, now_s: float) -> bool:
         """True if the next window must be wide, because the worker is overloaded. Wide windows
-        start when pending audio is `overload_lag_s` behind a listener, and stop when too little
-        audio for one is pending. Audio that arrives faster than real time is not late."""
+        start when transcription is `overload_lag_s` behind real-time playback of the audio, and
+        stop when less audio than a wide window needs is pending. Audio that arrives faster than
+        real time is not late."""
         if not self.stream.can_widen:
             self._is_catching_up = False
         elif not self._is_catching_up:

@@ -159,7 +159,7 @@ def _transcribe(arguments: list[str]) -> int:
 
 
 def _check_libraries(endings: set[str]) -> None:
-    """Raise ScoreExtraMissing if a library for these formats is missing."""
+    """Raise ScoreExtraMissingError if a library for these formats is missing."""
     if ".pdf" in endings:
         from service.score.sheet import load
 

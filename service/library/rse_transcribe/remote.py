@@ -56,7 +56,7 @@ def transcribe(
         ValueError: the address of the service or the API key is invalid.
     """
     address, key, rejections = _address(url), api_key(), 0
-    # A proxy that compresses may delay lines. An idle connection may break while this waits.
+    # A proxy that compresses may delay lines. An idle connection may break during a pause.
     headers = {"Accept-Encoding": "identity", "Connection": "close"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -124,7 +124,7 @@ def _request(
     """Send the request and yield the messages of the response."""
     fields = {name: value for name, value in options.items() if value}
     fields |= {"answer": "ndjson", "updates": True}
-    # Without a length, the body is sent in chunks: the file may grow meanwhile.
+    # Without a length, the body is sent in chunks: the file may grow during the upload.
     form: Any = {"file": ("recording", SimpleNamespace(read=file.read))}
     try:
         with client.stream("POST", address, params=fields, files=form) as response:

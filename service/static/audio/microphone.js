@@ -7,9 +7,9 @@
  */
 
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
-const RETURNS = ["visibilitychange", "pointerdown", "keydown"]; // signs that the user is back
+const USER_EVENTS = ["visibilitychange", "pointerdown", "keydown"]; // signs that the user is back
 const MAX_CHANNELS = 32;
-const HELPERS = {
+const PROCESSING = {
   echoCancellation: "echo cancellation",
   noiseSuppression: "noise suppression",
   autoGainControl: "automatic gain",
@@ -27,8 +27,8 @@ export class Microphone extends EventTarget {
   #factor = 1;
   #channel = -1;
   #missing = false; // true while unplugged; the take continues with it or with the new default input
-  #onDevices = () => this.#missing && this.#takeUp();
-  #revive = () => INTERRUPTED.has(this.#context?.state) && this.#context.resume().catch(() => {});
+  #onDevices = () => this.#missing && this.#reconnect();
+  #resume = () => INTERRUPTED.has(this.#context?.state) && this.#context.resume().catch(() => {});
 
   /** The inputs. Their names are empty until the user has allowed a microphone once. */
   static async devices() {
@@ -79,8 +79,8 @@ export class Microphone extends EventTarget {
   /** A text about processing that the browser applies in spite of our request; "" if none. */
   get processing() {
     const settings = this.#stream?.getAudioTracks()[0]?.getSettings() ?? {};
-    const names = Object.keys(HELPERS).filter((name) => settings[name]);
-    const applied = names.map((name) => HELPERS[name]).join(" and ");
+    const names = Object.keys(PROCESSING).filter((name) => settings[name]);
+    const applied = names.map((name) => PROCESSING[name]).join(" and ");
     return applied && `The browser applies ${applied}, which distorts music. Try another input or browser.`;
   }
 
@@ -97,7 +97,7 @@ export class Microphone extends EventTarget {
 
   async close() {
     navigator.mediaDevices?.removeEventListener?.("devicechange", this.#onDevices);
-    for (const type of RETURNS) document.removeEventListener(type, this.#revive);
+    for (const type of USER_EVENTS) document.removeEventListener(type, this.#resume);
     for (const track of this.#stream?.getTracks() ?? []) track.stop();
     const context = this.#context;
     this.#stream = this.#context = this.#gain = this.#worklet = null;
@@ -116,19 +116,19 @@ export class Microphone extends EventTarget {
       );
     }
     try {
-      this.#stream = await this.#ask();
+      this.#stream = await this.#requestStream();
       // The context runs at the system's rate, because the server resamples better than browsers.
       this.#context = new AudioContext({ latencyHint: "interactive" });
-      this.#node = this.#listen();
+      this.#node = this.#createNode();
       this.#watch();
     } catch (cause) {
-      throw new Error(wordsFor(cause), { cause });
+      throw new Error(messageFor(cause), { cause });
     }
   }
 
-  #ask() {
+  #requestStream() {
     const audio = {
-      ...Object.fromEntries(Object.keys(HELPERS).map((name) => [name, false])),
+      ...Object.fromEntries(Object.keys(PROCESSING).map((name) => [name, false])),
       channelCount: { ideal: MAX_CHANNELS }, // otherwise browsers mix the channels
       ...(this.#deviceId && { deviceId: { exact: this.#deviceId } }),
     };
@@ -136,23 +136,23 @@ export class Microphone extends EventTarget {
   }
 
   /** Create the node of the stream, and report its interruptions. */
-  #listen() {
+  #createNode() {
     const [track] = this.#stream.getAudioTracks();
     track.addEventListener("ended", () => {
       this.#missing = true;
       this.#notice("The microphone was disconnected. The take continues once it is connected again.");
-      this.#takeUp();
+      this.#reconnect();
     });
     track.addEventListener("mute", () => this.#notice("The system muted the microphone."));
     track.addEventListener("unmute", () => {
       this.#notice("");
-      this.#revive();
+      this.#resume();
     });
     return this.#context.createMediaStreamSource(this.#stream);
   }
 
-  async #takeUp() {
-    const stream = await this.#ask().catch(() => null); // the microphone is still missing
+  async #reconnect() {
+    const stream = await this.#requestStream().catch(() => null); // the microphone is still missing
     if (!stream) return;
     if (!this.#context || !this.#missing) {
       for (const track of stream.getTracks()) track.stop(); // closed or replaced during the request
@@ -161,21 +161,21 @@ export class Microphone extends EventTarget {
     this.#missing = false;
     this.#stream = stream;
     this.#node.disconnect();
-    this.#node = this.#listen();
+    this.#node = this.#createNode();
     if (this.#gain) this.#node.connect(this.#gain);
     this.#notice("");
   }
 
-  /** Handle interruptions. A phone call suspends the context, and some systems resume it only once the user is back. */
+  /** Handle interruptions, such as a phone call. Some systems resume the context only once the user is back. */
   #watch() {
     navigator.mediaDevices.addEventListener?.("devicechange", this.#onDevices);
-    for (const type of RETURNS) document.addEventListener(type, this.#revive);
+    for (const type of USER_EVENTS) document.addEventListener(type, this.#resume);
     let interrupted = false;
     this.#context.addEventListener("statechange", () => {
       if (INTERRUPTED.has(this.#context?.state)) {
         interrupted = true;
         this.#notice("The system interrupted the audio. The take continues afterwards.");
-        this.#revive();
+        this.#resume();
       } else if (interrupted && this.#context?.state === "running") {
         interrupted = false;
         this.#notice("");
@@ -190,7 +190,7 @@ async function noOutput() {
   throw new Error("The browser’s audio does not start. Are loudspeakers or headphones connected?");
 }
 
-function wordsFor(cause) {
+function messageFor(cause) {
   switch (cause.name) {
     case "NotAllowedError":
     case "SecurityError":

@@ -2,7 +2,7 @@
 
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
-import { doubled, halved, MIN_TAPS, withDownbeatAt, tapped, withMetre, withTap } from "./beats.js";
+import { doubled, halved, MIN_TAPS, tapped, withDownbeatAt, withMetre, withTap } from "./beats.js";
 import { changeBeats } from "./commands.js";
 
 export function beatTools({ editor, player, say }) {

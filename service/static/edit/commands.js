@@ -99,10 +99,10 @@ export const setVelocity = (notes, velocity) =>
 export const setInstrument = (notes, instrument) =>
   replacing("Instrument", notes, () => ({ instrument: instrument || null }));
 
-/** Replace all notes, and optionally the beats, by those that were transcribed. */
-export const restore = (notes, heard, beats) => ({
+/** Replace all notes by the transcribed notes. `beats`: see `Command`. */
+export const restore = (notes, transcribed, beats) => ({
   label: "Restore transcription",
-  pairs: [...notes.map((note) => [note, null]), ...heard.map((note) => [null, note])],
+  pairs: [...notes.map((note) => [note, null]), ...transcribed.map((note) => [null, note])],
   ...(beats && { beats }),
 });
 

@@ -46,13 +46,13 @@ export class EditGestures {
   /** The note under a point, and the part of the note: "onset", "offset" or "all". */
   #hit(at, touch) {
     let note = null;
-    let nearest = touch ? TOUCH_PIXELS : 0;
+    let distance = touch ? TOUCH_PIXELS : 0;
     for (const candidate of this.#editor.notes) {
       const { onset, offset, pitch } = candidate;
       const aside = Math.max(0, onset - at.time, at.time - offset) / at.secondsPerPixel;
       const above = Math.max(0, pitch - at.pitch, at.pitch - pitch - 1) / at.pitchesPerPixel;
       const apart = Math.max(aside, above);
-      if (apart <= nearest) [note, nearest] = [candidate, apart];
+      if (apart <= distance) [note, distance] = [candidate, apart];
     }
     if (!note) return null;
     const edge = Math.min(EDGE_PIXELS * at.secondsPerPixel, (note.offset - note.onset) / 4);
@@ -129,9 +129,9 @@ export class EditGestures {
 
   #dragNotes({ at: from, before, note, part }, at, free, again) {
     const moving = part === "all" ? "onset" : part;
-    const wanted = note[moving] + at.time - from.time;
+    const target = note[moving] + at.time - from.time;
     const snaps = store.get("snap") && !free;
-    const seconds = (snaps ? onGrid(this.#roll.take.beats, wanted).time : wanted) - note[moving];
+    const seconds = (snaps ? onGrid(this.#roll.take.beats, target).time : target) - note[moving];
     const semitones = Math.floor(at.pitch) - note.pitch;
     // A vertical drag does not change the time.
     const still = Math.abs(at.x - from.x) < 2 * DRAG_PIXELS;

@@ -12,6 +12,7 @@ import * as commands from "./commands.js";
 const VELOCITY_STEP = 8;
 const NEW_LENGTH_S = 0.3; // duration of an added note if there are no beats
 const NEW_VELOCITY = 80;
+const FREE_STEP_S = 0.02; // without a grid
 
 export class Editor {
   #player;
@@ -23,7 +24,7 @@ export class Editor {
     this.#filter = filter;
     this.#say = say;
     const press = (id, act) => $(id).addEventListener("click", act);
-    press("edit", () => this.#turn());
+    press("edit", () => this.#setEditing());
     press("undo", () => this.undo());
     press("redo", () => this.redo());
     press("edit-delete", () => this.#on(commands.remove));
@@ -105,7 +106,7 @@ export class Editor {
   }
 
   restore() {
-    this.#take.restoreHeard();
+    this.#take.restoreTranscription();
     this.select([]);
     this.#player.refresh();
     this.#show();
@@ -159,16 +160,16 @@ export class Editor {
     this.run(commands.remove(this.#take.notes.filter((note) => !shown.has(note))));
   }
 
-  #turn(editing = !store.get("editing")) {
+  #setEditing(editing = !store.get("editing")) {
     store.set({ editing, selection: new Set() });
   }
 
-  /** Duration of one step to the side: a step of the grid, or a tenth of a second. */
+  /** Return the seconds by which an arrow key moves notes: a step of the grid, or FREE_STEP_S. */
   #shift(event, direction) {
     const first = [...store.get("selection")][0];
     if (!first) return 0;
     const { beats } = this.#take;
-    if (!store.get("snap") || event.altKey || beats.length < 2) return direction * 0.02;
+    if (!store.get("snap") || event.altKey || beats.length < 2) return direction * FREE_STEP_S;
     return direction * onGrid(beats, first.onset).step;
   }
 

@@ -37,5 +37,5 @@ export function countInstruments(notes, programs) {
   return new Map([...counts].sort(([a], [b]) => place(a) - place(b)));
 }
 
-/** Instrument of notes without one, since any of them may be a piano's. */
+/** True if the instrument has a sustain pedal, or is unknown and may therefore be a piano. */
 export const hasPedal = (instrument) => !instrument || PEDAL_INSTRUMENTS.includes(instrument);

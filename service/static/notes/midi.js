@@ -16,7 +16,7 @@ export const CONTROL = 0xb0;
 export const PROGRAM = 0xc0;
 export const SUSTAIN = 64;
 
-/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]; `beats`, `key`: of `tempoOf`. */
+/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]; `beats`, `key`: see `tempoOf`. */
 export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = null } = {}) {
   const names = [...countInstruments(notes, programs).keys()];
   const { tickOf, events: tempo } = tempoOf(beats, key);

@@ -26,7 +26,7 @@ export class NoteFilter extends EventTarget {
   }
 
   /** True if notes of the instrument pass the filter. */
-  hears(instrument) {
+  allows(instrument) {
     return this.#solo.size ? this.#solo.has(instrument) : !this.#muted.has(instrument);
   }
 
@@ -48,7 +48,7 @@ export class NoteFilter extends EventTarget {
   }
 
   /** Reset instruments and hands, because another take has others. */
-  hearAll() {
+  allowAll() {
     this.#muted.clear();
     this.#solo.clear();
     this.hand = "";
@@ -74,7 +74,7 @@ export class NoteFilter extends EventTarget {
   passes(note, now) {
     return (
       note.confidence >= this.confidence &&
-      this.hears(note.instrument) &&
+      this.allows(note.instrument) &&
       (!this.hand || (this.#hands.get(note) ?? this.hand) === this.hand) &&
       (note.offset ?? now) - note.onset >= this.seconds - 1e-9
     );

@@ -7,7 +7,7 @@ const ENDINGS = /\.(json|mid|midi)$/i;
 const PERCUSSION = 9; // channel of percussion
 const MAX_BEATS_PER_BAR = 12; // limit of scores
 const DEFAULT_US = 500_000; // default duration of a quarter note in microseconds
-const UNREADABLE = "is no take: open JSON that was saved here, or a MIDI file.";
+const UNREADABLE = "is not a take: open JSON that was saved here, or a MIDI file.";
 
 export const isTakeFile = ({ name }) => ENDINGS.test(name);
 
@@ -58,9 +58,9 @@ function finish(take, notes, length = 0) {
 export function takeOfMidi(buffer, name) {
   const view = new DataView(buffer);
   const text = (at, count) => String.fromCharCode(...new Uint8Array(buffer, at, count));
-  if (text(0, 4) !== "MThd") throw new Error("no MIDI file");
+  if (text(0, 4) !== "MThd") throw new Error("not a MIDI file");
   const division = view.getUint16(12);
-  if (division & 0x8000) throw new Error("time code");
+  if (division & 0x8000) throw new Error("times in SMPTE frames");
   const tempos = [];
   const bars = [];
   const tracks = [];
@@ -86,7 +86,7 @@ export function takeOfMidi(buffer, name) {
   return finish(take, notes);
 }
 
-/** {name, program, notes: [{pitch, velocity, on, off}], pedal: [{on, off}], end} in ticks. */
+/** Return {name, program, notes: [{pitch, velocity, on, off}], pedal: [{on, off}], end}, with times in ticks. */
 function readTrack(view, at, end, tempos, bars) {
   const track = { name: "", program: 0, notes: [], pedal: [], end: 0 };
   const open = new Map();
@@ -140,7 +140,7 @@ function readTrack(view, at, end, tempos, bars) {
   return track;
 }
 
-/** Ticks -> seconds. */
+/** Return a function from ticks to seconds. */
 function clockOf(tempos, division) {
   tempos.sort((a, b) => a.tick - b.tick);
   const rows = [{ tick: 0, us: DEFAULT_US, seconds: 0 }];
@@ -149,7 +149,7 @@ function clockOf(tempos, division) {
     rows.push({ tick, us, seconds: last.seconds + ((tick - last.tick) * last.us) / division / 1e6 });
   }
   return (tick) => {
-    const row = rows.findLast((one) => one.tick <= tick);
+    const row = rows.findLast((earlier) => earlier.tick <= tick);
     return row.seconds + ((tick - row.tick) * row.us) / division / 1e6;
   };
 }
@@ -161,7 +161,7 @@ function isInTime(tempos, tracks, division) {
   return new Set(tempos.map(({ us }) => us)).size > 1 || near.length > 0.7 * steps.length;
 }
 
-/** Beats of the time signatures: quarters or dotted quarters. None if the file has no signature. */
+/** Return the beats of the time signatures, quarters or dotted quarters; [] if there are no signatures. */
 function beatsOf(bars, division, last, secondsOf) {
   const beats = [];
   bars.sort((a, b) => a.tick - b.tick);

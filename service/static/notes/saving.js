@@ -42,7 +42,7 @@ export function dragOut(element, takeOf, filter) {
     dataTransfer.effectAllowed = "copy";
   });
   element.addEventListener("dragend", ({ dataTransfer }) => {
-    if (dataTransfer.dropEffect !== "none") takeOf().wasSaved();
+    if (dataTransfer.dropEffect !== "none") takeOf().recordSaved();
   });
 }
 

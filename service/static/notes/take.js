@@ -82,13 +82,13 @@ export class Take extends EventTarget {
   }
 
   /** Record that the browser stores this revision of the take. */
-  keptNow(revision) {
+  recordStored(revision) {
     this.stored = true;
     this.kept = revision === this.revision;
   }
 
   /** Restore the transcribed notes and beats, as an edit that can be undone. */
-  restoreHeard() {
+  restoreTranscription() {
     if (!this.heard) return;
     this.edit(restore(this.notes, this.heard.notes, [this.beats, this.heard.beats]));
   }
@@ -182,7 +182,7 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event("about"));
   }
 
-  wasSaved() {
+  recordSaved() {
     this.saved = true;
     this.dispatchEvent(new Event("about"));
   }

@@ -110,7 +110,7 @@ export class LivePanel extends EventTarget {
       this.#stage.showPosition();
     });
     on("note_on", ({ key, note }) => {
-      if (note.confidence >= this.#filter.confidence && this.#filter.hears(note.instrument)) {
+      if (note.confidence >= this.#filter.confidence && this.#filter.allows(note.instrument)) {
         this.#midi.noteOn(key, note, this.#filter.seconds);
       }
     });

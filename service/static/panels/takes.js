@@ -1,13 +1,13 @@
 /**
  * The list of takes. The user can choose a take to see and play it, rename it, transcribe its audio
- * again, delete it, or drag it out of the page as MIDI. Events: `choose`, `again` and `delete`.
+ * again, delete it, or drag it out of the page as MIDI. Events: `add`, `choose`, `again` and `delete`.
  */
 
 import { clockText, countText } from "../notes/pitch.js";
 import { dragOut } from "../notes/saving.js";
 import { $ } from "../page.js";
 
-const ASK = (take) => `Delete “${take.name}”? It was not downloaded.`;
+const QUESTION = (take) => `Delete “${take.name}”? It was not downloaded.`;
 
 export class TakeList extends EventTarget {
   #panel;
@@ -39,7 +39,7 @@ export class TakeList extends EventTarget {
     act("rename", () => rename(take, item));
     act("again", () => emit("again"));
     act("delete", () => {
-      if (!take.saved && !confirm(ASK(take))) return;
+      if (!take.saved && !confirm(QUESTION(take))) return;
       item.remove();
       this.#items.delete(take);
       this.#panel.hidden = this.#items.size === 0;

@@ -1,4 +1,4 @@
-/** Assigns the notes of a keyboard to hands, with the rules of the service's `score/staves.py`. */
+/** Assigns the notes of a keyboard to hands, with the costs of the service's `score/staves.py`. */
 
 const KEYBOARDS = ["piano", "electric piano", "harpsichord", "organ", "mallets"];
 const HAND = 14; // span of a hand in semitones

@@ -24,7 +24,7 @@ export class Legend extends TakeView {
   }
 
   show(take) {
-    if (take !== this.take) this.#filter.hearAll();
+    if (take !== this.take) this.#filter.allowAll();
     super.show(take);
     this.#rows.clear();
     this.#list.replaceChildren();
@@ -85,7 +85,7 @@ export class Legend extends TakeView {
       all.title = editing ? `Select all notes of ${labelOf(name)}` : "";
       mute.setAttribute("aria-pressed", this.#filter.isMuted(name));
       solo.setAttribute("aria-pressed", this.#filter.isSolo(name));
-      item.classList.toggle("unheard", !this.#filter.hears(name));
+      item.classList.toggle("excluded", !this.#filter.allows(name));
     }
   }
 }

@@ -144,8 +144,8 @@ export class Painter {
   #seconds({ width, height, keys, start, end, x }) {
     const { palette } = this;
     const context = this.#context;
-    const wanted = ((end - start) / (width - keys)) * GRID_MIN_PIXELS;
-    const step = GRID_STEPS_S.find((seconds) => seconds >= wanted) ?? GRID_STEPS_S.at(-1);
+    const minStep = ((end - start) / (width - keys)) * GRID_MIN_PIXELS;
+    const step = GRID_STEPS_S.find((seconds) => seconds >= minStep) ?? GRID_STEPS_S.at(-1);
     context.font = `11px ${palette.font}`;
     context.textAlign = "left";
     context.textBaseline = "middle";

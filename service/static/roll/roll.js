@@ -1,10 +1,10 @@
 /**
  * The piano roll. Time runs to the right and pitch upwards. The keyboard is on the left.
  *
- * The colour of a note shows its velocity, and its opacity the confidence. While a take is live, the
- * newest moment stays near the right edge until the user scrolls back. Frames are drawn only while
- * something moves. Events: `seek` with a time, `passage` with a marked {start, end}, and `follow` when
- * the view leaves the newest moment or returns to it.
+ * `Palette` chooses the colours and opacities of notes. While a take is live, the newest moment stays near
+ * the right edge until the user scrolls back. Frames are drawn only while something moves. Events: `seek`
+ * with a time, `passage` with a marked {start, end}, and `follow` when the view leaves the newest moment or
+ * returns to it.
  */
 
 import { countText, noteName } from "../notes/pitch.js";
@@ -16,7 +16,7 @@ import { Viewport } from "./viewport.js";
 
 const HEAD_SHARE = 0.94; // position of the newest moment of a live take, as a share of the width
 const EDGE_SHARE = 0.01; // margin before the start of the take and after its end
-const FARTHEST_S = 600; // maximum span of the view, unless the take is longer
+const MAX_SPAN_S = 600; // maximum span of the view, unless the take is longer
 const CURSOR_SHARE = 0.35; // position of the cursor during playback, as a share of the width
 
 export class Roll extends EventTarget {
@@ -167,7 +167,7 @@ export class Roll extends EventTarget {
   }
 
   zoom(factor, time = this.#anchor()) {
-    this.#view.zoomAround(time, factor, Math.max(FARTHEST_S, this.#whole));
+    this.#view.zoomAround(time, factor, Math.max(MAX_SPAN_S, this.#whole));
     if (!this.#following) this.#pan(this.#view.goal.start);
     this.redraw();
   }

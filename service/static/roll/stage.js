@@ -15,7 +15,7 @@ import { TakeView } from "./take-view.js";
 
 const ZOOM_STEP = 1.5;
 const SEEK_STEP_S = 1;
-const LEAST_LOOP_S = 0.2;
+const MIN_LOOP_S = 0.2;
 const NOWHERE = { start: 0, end: 0 };
 
 export class Stage {
@@ -190,7 +190,7 @@ export class Stage {
     const { take } = this;
     try {
       save(await blob, `${stemOf(take)}.${ending}`);
-      take.wasSaved();
+      take.recordSaved();
     } catch ({ message }) {
       this.player.dispatchEvent(new CustomEvent("trouble", { detail: message }));
     }
@@ -207,7 +207,7 @@ export class Stage {
     const { duration } = this.take;
     const within = (seconds) => Math.max(0, Math.min(duration, seconds));
     const { start, end } = passage ? inBars(this.take.beats, within(passage.start), within(passage.end)) : NOWHERE;
-    this.player.passage = end - start >= LEAST_LOOP_S ? { start, end } : null;
+    this.player.passage = end - start >= MIN_LOOP_S ? { start, end } : null;
     this.#showLoop();
   }
 

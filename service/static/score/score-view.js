@@ -79,7 +79,7 @@ export class ScoreView {
   #cancel() {
     this.#cancelled = this.#request !== null;
     for (const controller of this.#requests) controller.abort();
-    if (this.#cancelled) this.#tell("Cancelled. To write the score, select its tab again.");
+    if (this.#cancelled) this.#showText("Cancelled. To write the score, select its tab again.");
   }
 
   /** Fetch a score. After PROGRESS_AFTER_S, show a progress bar and Cancel. */
@@ -114,13 +114,13 @@ export class ScoreView {
           notes,
           pedal: this.#pedal(),
           title: titleOf(take),
-          beats: take.live ? this.#newest() : take.keptBeats,
+          beats: take.live ? this.#newestBeats() : take.keptBeats,
           form: "svg",
           width,
         });
         if (take === this.#stage.take) this.#show(score, state);
       } catch (error) {
-        if (error.name !== "AbortError" && !take.live) this.#tell(error.message);
+        if (error.name !== "AbortError" && !take.live) this.#showText(error.message);
         if (error.final) this.#requestedState = state;
       }
       this.#request = null;
@@ -135,7 +135,7 @@ export class ScoreView {
     this.#score = null;
     this.#requestedState = "";
     this.#page.replaceChildren();
-    this.#tell(take.notes.length ? "Writing the score…" : "The score appears as notes are heard.");
+    this.#showText(take.notes.length ? "Writing the score…" : "The score appears as notes are detected.");
     this.#enable();
   }
 
@@ -153,11 +153,11 @@ export class ScoreView {
     this.#take.key = score.key;
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
-    this.#tell(score.steady ? aboutText(score) : "No steady beat: notes stand where they sound.");
+    this.#showText(score.steady ? aboutText(score) : "No steady beat: the notes are spaced by time.");
     this.#enable();
   }
 
-  #tell(message) {
+  #showText(message) {
     if ($("score-about").textContent !== message) $("score-about").textContent = message;
   }
 
@@ -166,7 +166,7 @@ export class ScoreView {
   }
 
   /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
-  #newest() {
+  #newestBeats() {
     const { beats } = this.#stage.take;
     const last = beats.length - MAX_LIVE_BEATS;
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
@@ -174,7 +174,7 @@ export class ScoreView {
 
   #notes() {
     const take = this.#stage.take;
-    const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newest()[0].time_s - 0.1 : 0;
+    const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newestBeats()[0].time_s - 0.1 : 0;
     const notes = this.#filter.notesOf(take);
     return rowsOf(notes.filter(({ onset, offset }) => offset !== null && onset >= from));
   }

@@ -54,18 +54,18 @@ export function askForKey() {
 function ask() {
   const dialog = $("key-dialog").content.firstElementChild.cloneNode(true);
   document.body.append(dialog);
-  const given = new Promise((resolve) => {
+  const entered = new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(dialog.returnValue === "given");
+      resolve(dialog.returnValue === "entered");
     });
   });
   dialog.querySelector("[type=button]").addEventListener("click", () => dialog.close());
   dialog.querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(STORE, dialog.querySelector("input").value.trim());
-    dialog.close("given");
+    dialog.close("entered");
   });
   dialog.showModal();
-  return given;
+  return entered;
 }

@@ -9,13 +9,13 @@ const SAMPLE_BYTES = 2;
 export class Backlog {
   #chunks = []; // {first, samples, pcm}, oldest first
   #next = 0; // index of the chunk to be sent next
-  #mark = 0; // sample to be sent next
-  #most;
+  #position = 0; // sample to be sent next
+  #maxSamples;
   captured = 0;
 
-  /** `most`: maximum number of samples. */
-  constructor(most) {
-    this.#most = most;
+  /** `maxSamples`: maximum number of samples. */
+  constructor(maxSamples) {
+    this.#maxSamples = maxSamples;
   }
 
   /** The oldest sample in the buffer. */
@@ -27,32 +27,33 @@ export class Backlog {
   add(pcm, samples) {
     this.#chunks.push({ first: this.captured, samples, pcm });
     this.captured += samples;
-    this.forgetBefore(this.captured - this.#most);
-    return this.#mark >= this.first;
+    this.releaseBefore(this.captured - this.#maxSamples);
+    return this.#position >= this.first;
   }
 
-  forgetBefore(sample) {
+  /** Drop the chunks that end before a sample. */
+  releaseBefore(sample) {
     let count = 0;
     while (count < this.#chunks.length && end(this.#chunks[count]) <= sample) count += 1;
     this.#chunks.splice(0, count);
     this.#next = Math.max(0, this.#next - count);
   }
 
-  /** Set the position to a sample, from which `take` continues. */
+  /** Set the position to a sample, from which `next` continues. */
   rewind(sample) {
-    this.#mark = Math.max(sample, this.first);
-    const at = this.#chunks.findIndex((chunk) => end(chunk) > this.#mark);
+    this.#position = Math.max(sample, this.first);
+    const at = this.#chunks.findIndex((chunk) => end(chunk) > this.#position);
     this.#next = at === -1 ? this.#chunks.length : at;
   }
 
-  /** The next PCM to send, or null if there is none. */
-  take() {
+  /** Return the next PCM to send, or null if there is none. */
+  next() {
     const chunk = this.#chunks[this.#next];
     if (!chunk) return null;
-    const known = Math.max(0, this.#mark - chunk.first);
+    const sent = Math.max(0, this.#position - chunk.first);
     this.#next += 1;
-    this.#mark = end(chunk);
-    return known ? chunk.pcm.slice(known * SAMPLE_BYTES) : chunk.pcm;
+    this.#position = end(chunk);
+    return sent ? chunk.pcm.slice(sent * SAMPLE_BYTES) : chunk.pcm;
   }
 }
 

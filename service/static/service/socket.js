@@ -22,7 +22,9 @@ const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // pauses between attempts; the last pa
 const GIVE_UP_S = 600; // time after which retrying stops
 const STOPPED_ATTEMPTS = 3; // maximum number of attempts to receive the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
-const QUIET_S = 4; // captured audio without a message after which the server is late; two per second are due
+// Duration of captured audio without a message after which a reply is late. The server usually sends two
+// messages per second.
+const QUIET_S = 4;
 const SILENCE_TIMEOUT_S = 10; // time without a message after which the connection is closed
 const MAX_KEPT_S = 300; // buffered audio for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // limit of the browser's send buffer; other audio stays in the backlog
@@ -56,7 +58,7 @@ export class TranscriptionSocket extends EventTarget {
   #checkpoint = null; // checkpoint of the current performance; null if it cannot be resumed
   #known = 0; // number of note events since the checkpoint
   #accepted = {}; // effective options of the server
-  #fault = null; // last `error` message of the current connection
+  #error = null; // last `error` message of the current connection
   #withToken = false; // true if the server issued a token, so the key is valid
   #done = null;
   sessions = 0;
@@ -73,7 +75,7 @@ export class TranscriptionSocket extends EventTarget {
 
   async open() {
     this.#ready = this.#stopSent = this.#mute = false;
-    this.#fault = this.#done = null;
+    this.#error = this.#done = null;
     this.#connection += 1;
     const connection = this.#connection;
     this.#wait(CONNECT_TIMEOUT_S);
@@ -98,9 +100,9 @@ export class TranscriptionSocket extends EventTarget {
   /** Send a chunk of mono PCM (an ArrayBuffer of `samples` samples). */
   send(pcm, samples) {
     if (this.#ended || this.#stopping) return;
-    const whole = this.#backlog.add(pcm, samples);
+    const complete = this.#backlog.add(pcm, samples);
     if (!this.#ready) return;
-    if (!whole) return this.#drop(); // the network is slower than the microphone
+    if (!complete) return this.#drop(); // the network is slower than the microphone
     this.#pump();
     if (!this.#quiet && this.#backlog.captured - this.#lastMessageAt > QUIET_S * this.#rate) {
       this.#quiet = true;
@@ -119,7 +121,7 @@ export class TranscriptionSocket extends EventTarget {
 
   /** End immediately, without waiting for more notes. */
   cut() {
-    this.#end("Stopped before the last notes had come.");
+    this.#end("Stopped before the last notes arrived.");
   }
 
   #start() {
@@ -137,7 +139,7 @@ export class TranscriptionSocket extends EventTarget {
     clearTimeout(this.#pumping);
     if (!this.#ready || this.#stopSent) return;
     while (this.#socket.bufferedAmount < MAX_UNSENT_BYTES) {
-      const pcm = this.#backlog.take();
+      const pcm = this.#backlog.next();
       if (pcm) {
         this.#socket.send(pcm);
         continue;
@@ -162,7 +164,7 @@ export class TranscriptionSocket extends EventTarget {
     if (type === "draining" && !this.#stopSent) return this.#drop("The server is restarting");
     if (type === "done") this.#done = message;
     if (type === "error") {
-      this.#fault = message;
+      this.#error = message;
       if (message.retryable) this.#drop(message.message); // later messages will be sent again
       return;
     }
@@ -201,7 +203,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#settled = Math.max(this.#settled, settled);
     this.#checkpoint = checkpoint;
     this.#known = 0;
-    this.#backlog.forgetBefore(this.#origin + checkpoint.from_sample);
+    this.#backlog.releaseBefore(this.#origin + checkpoint.from_sample);
     this.#emit("sounding", new Set(checkpoint.sounding.map((note) => this.#key(note.note_id))));
   }
 
@@ -229,23 +231,23 @@ export class TranscriptionSocket extends EventTarget {
     this.#closed(message);
   }
 
-  #closed(message = this.#fault?.message ?? "") {
+  #closed(message = this.#error?.message ?? "") {
     clearTimeout(this.#timer);
     this.#connection += 1; // so that a connection that is still opening is ignored
     this.#ready = this.#quiet = false;
     this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
     this.#emit("stall");
-    const unauthorized = this.#fault?.code === "unauthorized";
+    const unauthorized = this.#error?.code === "unauthorized";
     const stray = unauthorized && this.#withToken; // the token expired, or another process issued it
-    const refused = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#fault?.code);
-    if (refused) this.#checkpoint = null; // a new performance can still start
+    const rejected = this.#checkpoint !== null && NOT_RESUMABLE.includes(this.#error?.code);
+    if (rejected) this.#checkpoint = null; // a new performance can still start
     if (this.#done?.reason === "stop") {
       this.#end("");
     } else if (unauthorized && !stray) {
-      const { message } = this.#fault;
-      askForKey().then((given) => (given ? this.open() : this.#end(message)));
-    } else if (this.#fault && !this.#fault.retryable && !refused && !stray) {
-      this.#end(this.#fault.message);
+      const { message } = this.#error;
+      askForKey().then((entered) => (entered ? this.open() : this.#end(message)));
+    } else if (this.#error && !this.#error.retryable && !rejected && !stray) {
+      this.#end(this.#error.message);
     } else if (this.#stopping && this.#attempt >= STOPPED_ATTEMPTS) {
       this.#end("The connection was lost before the last notes.");
     } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
@@ -257,17 +259,21 @@ export class TranscriptionSocket extends EventTarget {
     }
   }
 
-  /** Return the response to a rejected handshake, by an HTTP request: browsers hide that of websockets. */
+  /**
+   * Retry or end after a rejected handshake. The reason comes from an HTTP request, because browsers hide
+   * the response to a handshake.
+   */
   async #explain(message) {
     const connection = this.#connection;
     const url = String(this.#url).replace(/^ws/, "http");
     const request = { method: "POST", headers: authorization() }; // a GET would not send the origin
-    const answer = await fetch(url, request).catch(() => null);
-    const isRefusal = answer && ![404, 405].includes(answer.status); // these mean that only websockets are served
-    const why = isRefusal && (await problemText(answer));
+    const response = await fetch(url, request).catch(() => null);
+    // 404 and 405 mean that the path serves only websockets.
+    const isRejection = response && ![404, 405].includes(response.status);
+    const why = isRejection && (await problemText(response));
     if (connection !== this.#connection) return;
-    if (!isRefusal) this.#retry(answer ? NO_WEBSOCKET : message || "The server cannot be reached");
-    else if (BUSY.includes(answer.status)) this.#retry(why);
+    if (!isRejection) this.#retry(response ? NO_WEBSOCKET : message || "The server cannot be reached");
+    else if (BUSY.includes(response.status)) this.#retry(why);
     else this.#end(why);
   }
 

@@ -10,7 +10,7 @@
 import { request } from "./access.js";
 import { BUSY, problemText } from "./problem.js";
 
-const PATIENCE_S = 5; // pause before a retry if the response has no Retry-After
+const DEFAULT_RETRY_S = 5; // pause before a retry if the response has no Retry-After
 const CUT_OFF = "The connection was lost before the end of the recording.";
 
 export class BusyError extends Error {
@@ -34,7 +34,7 @@ export async function transcribe(file, receive, signal, { instruments = [], bend
     throw new Error("The server cannot be reached.", { cause });
   });
   if (BUSY.includes(response.status)) {
-    const seconds = Number(response.headers.get("Retry-After")) || PATIENCE_S;
+    const seconds = Number(response.headers.get("Retry-After")) || DEFAULT_RETRY_S;
     throw new BusyError(await problemText(response), seconds);
   }
   if (!response.ok) throw new Error(await problemText(response));

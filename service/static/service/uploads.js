@@ -13,8 +13,8 @@ import { Take } from "../notes/take.js";
 import { pauseUntilFree } from "./ready.js";
 import { BusyError, transcribe } from "./upload.js";
 
-const BUSY_TRIES = 20;
-const ALONE = ["left", "right"];
+const MAX_ATTEMPTS = 20; // maximum number of requests for a recording while the server is busy
+const SINGLE_CHANNELS = ["left", "right"];
 
 export class Uploads extends EventTarget {
   #waiting = [];
@@ -81,7 +81,7 @@ export class Uploads extends EventTarget {
       take.finish({ length: done.totals.audio_s, midi: fromBase64(done.midi_base64) });
       job.state = "done";
       const { mix } = done.totals;
-      if (ALONE.includes(mix)) {
+      if (SINGLE_CHANNELS.includes(mix)) {
         job.message = `its channels cancel each other; only the ${mix} channel was used`;
       }
     } catch (error) {
@@ -99,7 +99,7 @@ export class Uploads extends EventTarget {
       try {
         return await attempt();
       } catch (error) {
-        if (!(error instanceof BusyError) || tries === BUSY_TRIES) throw error;
+        if (!(error instanceof BusyError) || tries === MAX_ATTEMPTS) throw error;
         job.message = `${error.message}; trying again in ${error.seconds} s`;
         this.#emit(job);
         await pauseUntilFree(error.seconds, this.#abort.signal);

@@ -14,7 +14,9 @@ const GROWING_MS = 5_000; // interval between two writes of a growing take
 const SETTLED_MS = 700; // delay from an edit to its write
 export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 // Properties of a take that its record has too.
-const COPIED = ["name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved"];
+const COPIED = [
+  "name", "title", "created", "pedal", "programs", "beats", "key", "midi", "heard", "notes", "saved",
+];
 const NOT_KEPT =
   "This browser does not store takes, perhaps because the window is private. Download your takes.";
 
@@ -140,7 +142,7 @@ export class Archive extends EventTarget {
         for (const name of COPIED) record[name] = take[name];
         await this.#request("takes", "readwrite", (store) => store.put(record, id));
         this.#stamps.set(take, record.stamp);
-        take.keptNow(revision);
+        take.recordStored(revision);
         if (complete) this.dispatchEvent(new Event("kept"));
       }
     } catch (error) {

@@ -43,13 +43,15 @@ def test_admission_follows_the_cost_of_windows() -> None:
     with sessions.reserve("a", 9, sessions.size(StreamOptions())):
         assert not sessions.fits(sessions.size(StreamOptions()))
         for _ in range(1000):
-            sessions.learn(live_batch(4, 0.002))
-            sessions.learn(BatchTiming("file", 4, 9.0, 9.0))  # recordings yield to live sessions
-            sessions.learn(BatchTiming("live", 0, 0.0, 0.0))  # a batch that failed
+            sessions.update_cost(live_batch(4, 0.002))
+            sessions.update_cost(
+                BatchTiming("file", 4, 9.0, 9.0)
+            )  # recordings yield to live sessions
+            sessions.update_cost(BatchTiming("live", 0, 0.0, 0.0))  # a batch that failed
         assert sessions.window_s == pytest.approx(0.002, rel=0.01)
         assert sessions.limit > 10
         for _ in range(1000):
-            sessions.learn(live_batch(4, 0.03))
+            sessions.update_cost(live_batch(4, 0.03))
         assert sessions.limit == 1
         assert sessions.load > 1
     # The slow windows may be due to another load that has ended, so an idle service forgets them.

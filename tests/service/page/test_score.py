@@ -93,7 +93,7 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
 def test_score_grows_while_listening(tab: Tab) -> None:
     page = tab.page
     page.get_by_role("tab", name="Score").click()
-    expect(page.locator("#score-about")).to_contain_text("appears as notes are heard")
+    expect(page.locator("#score-about")).to_contain_text("appears as notes are detected")
     page.get_by_role("button", name="Listen").click()
     expect(page.locator("#score-page g.measure").first).to_be_visible()
     expect(page.get_by_role("button", name="Download PDF")).to_be_disabled()

@@ -157,7 +157,7 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     text_file = tmp_path / "letter.mid"
     text_file.write_text("Dear musician")
     page.set_input_files("#file", [text_file])
-    expect(page.locator("#status")).to_contain_text("letter.mid is no take")
+    expect(page.locator("#status")).to_contain_text("letter.mid is not a take")
 
 
 def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None:

@@ -86,20 +86,20 @@ def test_alternating_bass_is_not_an_inversion() -> None:
 def test_melody_has_chords_only_on_request() -> None:
     line = np.array([(t / 2, t / 2 + 0.5, 60 + p, 80) for t, p in enumerate((0, 4, 7, 12) * 4)])
     assert not find_chords(line, BEATS, 0, minor=False)
-    assert [chord.name for chord in find_chords(line, BEATS, 0, False, wanted=True)] == ["C"]
-    assert not find_chords(bars("48 64 67 72"), BEATS, 0, False, wanted=False)
+    assert [chord.name for chord in find_chords(line, BEATS, 0, False, enabled=True)] == ["C"]
+    assert not find_chords(bars("48 64 67 72"), BEATS, 0, False, enabled=False)
 
 
-@pytest.mark.parametrize("wanted", [None, True])
-def test_notes_of_zero_length_have_no_chords(wanted: bool | None) -> None:
+@pytest.mark.parametrize("enabled", [None, True])
+def test_notes_of_zero_length_have_no_chords(enabled: bool | None) -> None:
     notes = np.array([[1.0, 1.0, 60, 64]])
-    assert not find_chords(notes, BEATS, 0, minor=False, wanted=wanted)
+    assert not find_chords(notes, BEATS, 0, minor=False, enabled=enabled)
 
 
 def test_chord_symbols_ascend_and_change() -> None:
     for seed in range(5):
         notes = free_rhythm(np.random.default_rng(seed).exponential(0.1, 80))
-        chords = find_chords(notes, BEATS, seed - 2, minor=bool(seed % 2), wanted=True)
+        chords = find_chords(notes, BEATS, seed - 2, minor=bool(seed % 2), enabled=True)
         assert all(a.beat < b.beat and a.name != b.name for a, b in pairwise(chords))
 
 
@@ -158,5 +158,5 @@ def test_chord_without_a_bass_has_no_slash() -> None:
     notes = bars("53 57 60")  # F major, too short and off the beat
     notes[:, 0] += 0.2
     notes[:, 1] = notes[:, 0] + 0.04
-    (chord,) = find_chords(notes, BEATS, -1, minor=False, wanted=True)
+    (chord,) = find_chords(notes, BEATS, -1, minor=False, enabled=True)
     assert chord.name == "F"

@@ -170,7 +170,9 @@ def test_engraved_notes_have_their_times_after_silence() -> None:
 
 def test_missing_score_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "verovio", None)
-    with pytest.raises(sheet.ScoreExtraMissing, match=r"pip install 'rse-transcribe\[score\]'"):
+    with pytest.raises(
+        sheet.ScoreExtraMissingError, match=r"pip install 'rse-transcribe\[score\]'"
+    ):
         ScoreDocument(as_notes(tune(BEATS_S, 4))).svg()
 
 

@@ -121,7 +121,9 @@ def test_bad_notes_are_rejected(client: TestClient, body: dict[str, object], mes
 
 def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def missing(*_: object, **__: object) -> None:
-        raise sheet.ScoreExtraMissing("a score needs verovio: pip install 'rse-transcribe[score]'")
+        raise sheet.ScoreExtraMissingError(
+            "a score needs verovio: pip install 'rse-transcribe[score]'"
+        )
 
     monkeypatch.setattr(to_process, "run_sync", missing)
     response = client.post("/score", json={"notes": NOTES})

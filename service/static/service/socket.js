@@ -22,9 +22,7 @@ const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // pauses between attempts; the last pa
 const GIVE_UP_S = 600; // time after which retrying stops
 const STOPPED_ATTEMPTS = 3; // maximum number of attempts to receive the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
-// Duration of captured audio without a message after which a reply is late. The server usually sends two
-// messages per second.
-const QUIET_S = 4;
+const QUIET_S = 4; // audio without a message after which a reply is late; usually two arrive per second
 const SILENCE_TIMEOUT_S = 10; // time without a message after which the connection is closed
 const MAX_KEPT_S = 300; // buffered audio for a new connection: 29 MB at 48 kHz
 const MAX_UNSENT_BYTES = 256 * 1024; // limit of the browser's send buffer; other audio stays in the backlog
@@ -259,17 +257,13 @@ export class TranscriptionSocket extends EventTarget {
     }
   }
 
-  /**
-   * Retry or end after a rejected handshake. The reason comes from an HTTP request, because browsers hide
-   * the response to a handshake.
-   */
+  /** Retry or end after a rejected handshake. An HTTP request gets the reason, which browsers hide. */
   async #explain(message) {
     const connection = this.#connection;
     const url = String(this.#url).replace(/^ws/, "http");
     const request = { method: "POST", headers: authorization() }; // a GET would not send the origin
     const response = await fetch(url, request).catch(() => null);
-    // 404 and 405 mean that the path serves only websockets.
-    const isRejection = response && ![404, 405].includes(response.status);
+    const isRejection = response && ![404, 405].includes(response.status); // these: only websockets here
     const why = isRejection && (await problemText(response));
     if (connection !== this.#connection) return;
     if (!isRejection) this.#retry(response ? NO_WEBSOCKET : message || "The server cannot be reached");

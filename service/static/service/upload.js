@@ -12,6 +12,7 @@ import { BUSY, problemText } from "./problem.js";
 
 const DEFAULT_RETRY_S = 5; // pause before a retry if the response has no Retry-After
 const CUT_OFF = "The connection was lost before the end of the recording.";
+const FOREIGN = "Another page answered instead of the service. Reload this page; a network may require you to sign in.";
 
 export class BusyError extends Error {
   constructor(message, seconds) {
@@ -38,6 +39,8 @@ export async function transcribe(file, receive, signal, { instruments = [], bend
     throw new BusyError(await problemText(response), seconds);
   }
   if (!response.ok) throw new Error(await problemText(response));
+  // A proxy or the login page of a network may answer with status 200.
+  if (!response.headers.get("Content-Type")?.includes("json")) throw new Error(FOREIGN);
 
   let done = null;
   for await (const message of jsonLines(response.body)) {
@@ -59,7 +62,15 @@ async function* jsonLines(body) {
     if (done) break;
     const lines = (rest + value).split("\n");
     rest = lines.pop();
-    for (const line of lines) if (line.trim()) yield JSON.parse(line);
+    for (const line of lines) if (line.trim()) yield parsed(line);
   }
-  if (rest.trim()) yield JSON.parse(rest);
+  if (rest.trim()) yield parsed(rest);
+}
+
+function parsed(line) {
+  try {
+    return JSON.parse(line);
+  } catch (cause) {
+    throw new Error(CUT_OFF, { cause });
+  }
 }

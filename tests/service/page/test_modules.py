@@ -157,6 +157,32 @@ def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
     assert requested == ["/readyz"] * 4
 
 
+def test_unexpected_responses_to_a_recording_are_explained(bench: Tab) -> None:
+    """A proxy answers with its own page. Another one cuts the response in the middle of a line."""
+    messages = bench.run(
+        """async () => {
+          const { transcribe } = await import('./service/upload.js');
+          const { signal } = new AbortController();
+          const fetched = window.fetch;
+          const messages = [];
+          try {
+            for (const [type, body] of [['text/html', '<p>Sign in.</p>'],
+                ['application/x-ndjson', '{"type": "started"}\\n{"type": "no']]) {
+              window.fetch = async () => new Response(body, { headers: { 'Content-Type': type } });
+              await transcribe(new File(['RIFF'], 'a.wav'), () => {}, signal)
+                .catch(({ message }) => messages.push(message));
+            }
+          } finally {
+            window.fetch = fetched;
+          }
+          return messages;
+        }"""
+    )
+    foreign, cut_off = messages
+    assert foreign.startswith("Another page answered instead of the service.")
+    assert cut_off == "The connection was lost before the end of the recording."
+
+
 def test_hands_are_divided_as_in_the_score(bench: Tab) -> None:
     """The page decides chord by chord and the service over the complete piece, so 10 % of the
     notes may differ."""

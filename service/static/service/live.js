@@ -26,6 +26,14 @@ const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
 const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
 const NOTICE_AFTER_S = 2; // time to wait for the server before a notice is shown
 const WAITING = "The server is not ready yet. What you play is kept, and will be transcribed.";
+const OVERLOADED = "The server is overloaded. Notes are late, in larger blocks, until it catches up.";
+const NO_MUSIC = "The input does not look like music. Check the microphone, its cable and its driver.";
+/**
+ * Texts for the server's warnings, which also address developers.
+ * @type {Array<[RegExp, string]>}
+ */
+const WARNINGS = [[/overloaded/, OVERLOADED], [/noise|file header/, NO_MUSIC]];
+const CAUGHT_UP_S = 0.5; // maximum lag at which the server has caught up
 const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
 export class LiveTake extends EventTarget {
@@ -40,6 +48,7 @@ export class LiveTake extends EventTarget {
   #lag = 0; // the same lag, smoothed, as the roll shows it
   #delays = []; // for the newest notes, seconds from the sound to the message
   #tooLate = false;
+  #overloaded = false; // true while the notice of an overload is shown
   #recordingFull = false;
   #abandoned = false;
   state = "connecting";
@@ -171,7 +180,16 @@ export class LiveTake extends EventTarget {
       this.#transcribed = Math.max(this.#transcribed, progress.time_s);
       this.#behind = Math.max(0, this.lag - this.#delay);
       this.#judgeLateness();
+      if (this.#overloaded && this.#behind <= CAUGHT_UP_S) {
+        this.#overloaded = false;
+        this.#say("");
+      }
       this.#emit("progress");
+    });
+    on("warning", ({ message }) => {
+      const text = WARNINGS.find(([pattern]) => pattern.test(message))?.[1] ?? message;
+      this.#overloaded = text === OVERLOADED;
+      this.#say(text);
     });
     on("quiet", () => {
       this.#stall();

@@ -6,8 +6,8 @@
  * If too much audio had to be dropped, a new performance starts, whose clock starts at zero. The times
  * of the events below always count from the first sample of the take.
  *
- * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat` and `progress`, whose
- * detail is the message with `time_s` on the clock of the take and a unique `key` of the note; `sounding`
+ * Events: `ready`, `note_on`, `note_update`, `note_bend`, `note_off`, `pedal`, `beat`, `progress` and `warning`,
+ * whose detail is the message with `time_s` on the clock of the take and a unique `key` of the note; `sounding`
  * (keys of all sounding notes); `quiet` (a reply is late) and `reply` (it arrived); `stall` (disconnected,
  * notes may continue); `lost` (notes do not continue: end all); `retry` {attempt, seconds, message}; and
  * finally `end` {done, message}, once.
@@ -30,7 +30,7 @@ const PUMP_MS = 50;
 const NO_WEBSOCKET = "Live audio is blocked: the proxy must support websockets";
 const NOT_RESUMABLE = ["bad_resume", "unknown_model"]; // the model may have been replaced
 export const EVENTS = ["note_on", "note_update", "note_bend", "note_off", "pedal"];
-const FORWARDED = [...EVENTS, "beat", "progress"];
+const FORWARDED = [...EVENTS, "beat", "progress", "warning"];
 
 export class TranscriptionSocket extends EventTarget {
   #url;

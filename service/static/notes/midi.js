@@ -32,8 +32,8 @@ export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = n
     : parts.map((part, index) => eventsOf(part, channels[index], tickOf));
   const tracks = [track([...tempo, ...(bent ? mpeSetup() : []), ...unnamed])];
   for (const [index, name] of names.entries()) {
-    const text = ascii(labelOf(name));
-    const events = [{ tick: 0, order: 0, bytes: [0xff, 0x03, text.length, ...text] }];
+    const text = new TextEncoder().encode(labelOf(name));
+    const events = [{ tick: 0, order: 0, bytes: [0xff, 0x03, ...variableLength(text.length), ...text] }];
     if (!bent) events.push({ tick: 0, order: 0, bytes: [PROGRAM | channels[index + 1], parts[index + 1].program] });
     tracks.push(track([...events, ...named[index]]));
   }

@@ -136,6 +136,7 @@ function readTrack(view, at, end, tempos, bars) {
     }
   }
   for (const key of [...open.keys()]) close(key);
+  if (down !== null) track.pedal.push({ on: down, off: tick });
   track.end = tick;
   return track;
 }

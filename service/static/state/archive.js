@@ -167,6 +167,7 @@ export class Archive extends EventTarget {
   async #writeSound(take, id) {
     const parts = take.recording?.parts(take.live) ?? [];
     for (let part = this.#parts.get(id) ?? 0; part < parts.length; part += 1) {
+      if (!this.#ids.has(take)) return false; // deleted during this write
       const { size } = parts[part];
       if (this.#bytes + size > MAX_AUDIO_BYTES) {
         const megabytes = MAX_AUDIO_BYTES / 1e6;

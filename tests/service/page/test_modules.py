@@ -241,3 +241,69 @@ OPENED_BEATS = """async (late) => {
 def test_midi_beats_are_kept_if_notes_match(bench: Tab) -> None:
     assert set(bench.run(OPENED_BEATS, 0)) == {3}
     assert bench.run(OPENED_BEATS, 0.013) == []
+
+
+REOPENED_NAMES = """async (names) => {
+  const { midiFile } = await import('./notes/midi.js');
+  const { takeOfMidi } = await import('./notes/opening.js');
+  const notes = names.map((instrument, n) =>
+    ({ pitch: 60, velocity: 64, instrument, onset: n, offset: n + 1 }));
+  return takeOfMidi(midiFile(notes).buffer, '').notes.map((note) => note.instrument);
+}"""
+
+
+def test_long_and_accented_track_names_survive_midi(bench: Tab) -> None:
+    names = ["Flöte – rechts", "Second flute " * 20]
+    assert bench.run(REOPENED_NAMES, names) == [name.strip() for name in names]
+
+
+OPENED_PEDAL = """async (bytes) => {
+  const { takeOfMidi } = await import('./notes/opening.js');
+  return takeOfMidi(Uint8Array.from(bytes).buffer, '').pedal;
+}"""
+
+
+def test_pedal_that_is_down_at_the_end_of_a_midi_file_is_kept(bench: Tab) -> None:
+    file, memory = mido.MidiFile(), io.BytesIO()
+    file.add_track().extend(
+        [
+            mido.Message("control_change", control=64, value=127),
+            mido.Message("note_on", note=60),
+            mido.Message("note_off", note=60, time=file.ticks_per_beat),
+        ]
+    )
+    file.save(file=memory)
+    assert bench.run(OPENED_PEDAL, [*memory.getvalue()]) == [{"onset": 0, "offset": 0.5}]
+
+
+DELETED_DURING_A_WRITE = """async () => {
+  const { Archive } = await import('./state/archive.js');
+  const { LiveRecording } = await import('./audio/recording.js');
+  const { Take } = await import('./notes/take.js');
+  const database = await new Promise((resolve) => {
+    const request = indexedDB.open('takes', 1);
+    request.onupgradeneeded = () => {
+      for (const name of ['takes', 'audio']) request.result.createObjectStore(name);
+    };
+    request.onsuccess = () => resolve(request.result);
+  });
+  const parts = () => new Promise((resolve) => {
+    const request = database.transaction('audio').objectStore('audio').count();
+    request.onsuccess = () => resolve(request.result);
+  });
+  const take = new Take('');
+  const blobs = Array.from({ length: 300 }, () => new Blob([new Uint8Array(2)]));
+  take.recording = LiveRecording.of(8000, blobs);
+  take.finish();
+  const archive = new Archive();
+  archive.follow(take, true);
+  while (await parts() === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await archive.delete(take);
+  const atDeletion = await parts();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  return [atDeletion, await parts()];
+}"""
+
+
+def test_take_that_is_deleted_during_a_write_leaves_no_audio(bench: Tab) -> None:
+    assert bench.run(DELETED_DURING_A_WRITE) == [0, 0]

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ STATE = "state.pt"  # weights, optimiser state and random state of a run
 def write_metrics(
     folder: Path, kind: str, step: int, seconds: float, values: Mapping[str, float]
 ) -> None:
-    """Append a line to metrics.jsonl.
+    """Append a line to metrics.jsonl. End an incomplete last line, as after a full disk, first.
 
     Args:
         kind: "train" or "validation".
@@ -30,8 +31,12 @@ def write_metrics(
     """
     folder.mkdir(parents=True, exist_ok=True)
     line = {"kind": kind, "step": step, "hours": seconds / 3600, **values}
-    with (folder / METRICS).open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    with (folder / METRICS).open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(line).encode() + b"\n")
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

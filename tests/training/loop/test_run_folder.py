@@ -82,6 +82,6 @@ def test_metrics_skip_repeated_steps_and_incomplete_lines(tmp_path: Path) -> Non
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "validation", "st')  # as after a full disk
-    write({0: 1.0, 2: 0.3, 3: 0.2})  # The line of step 0 continues the incomplete line.
+    write({2: 0.3, 3: 0.2})
     errors = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
     assert errors == [(1, 0.5), (2, 0.3), (3, 0.2)]

@@ -1,15 +1,18 @@
 """Functions that the command lines share: help texts, Ctrl-C during imports, atomic writes."""
 
 import argparse
+import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 INTERRUPTED = 130  # exit status that shells report after Ctrl-C
+
+_Number = TypeVar("_Number", int, float)
 
 
 def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
@@ -17,6 +20,20 @@ def documented_parser(program: str, about: str | None) -> argparse.ArgumentParse
     return argparse.ArgumentParser(
         prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+
+
+def at_least(minimum: _Number) -> Callable[[str], _Number]:
+    """Return the ``type`` of an argparse option: a finite number of at least ``minimum``, and of
+    its type."""
+
+    def parse(text: str) -> _Number:
+        value = type(minimum)(text)
+        if not minimum <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"must be at least {minimum:g}, not {text}")
+        return value
+
+    parse.__name__ = type(minimum).__name__  # for argparse's message about other text
+    return parse
 
 
 @contextmanager

@@ -39,10 +39,10 @@ class SymbolConfig:
         return {"kind": KIND, **asdict(self)}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SymbolConfig:
+    def from_json(cls, data: Any) -> SymbolConfig:
         """Return the configuration in a card. Raises ValueError for invalid fields, and for other
         kinds of networks."""
-        if data.get("kind") != KIND:
+        if not isinstance(data, dict) or data.get("kind") != KIND:
             raise ValueError("not the configuration of a symbol network")
         return cls(**{name: value for name, value in data.items() if name != "kind"})
 

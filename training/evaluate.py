@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model.commands import interruptible_imports
+from model.commands import INTERRUPTED, at_least, interruptible_imports
 
 PROG = "python -m training.evaluate"
 
@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     except (ValueError, OSError) as error:
         print(f"{prog}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"{prog}: interrupted", file=sys.stderr)
+        return INTERRUPTED
     if failures := figures.get("failures"):
         print(f"recordings not scored: {len(failures)} (see above)", file=sys.stderr)
     return 1 if failures else 0
@@ -86,17 +89,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
         if several:
-            add(
-                "--jobs", type=int, default=os.cpu_count() or 1, help="number of parallel processes"
-            )
+            cores, text = os.cpu_count() or 1, "number of parallel processes (default: all cores)"
+            add("--jobs", type=at_least(1), default=cores, help=text)
         else:
             add("--synth", type=Path, required=True, help="training data with held-out sounds")
-            add(
-                "--cache",
-                type=Path,
-                default=CACHE,
-                help="cache of the training data (default: %(default)s)",
-            )
+            text = "cache of the training data (default: %(default)s)"
+            add("--cache", type=Path, default=CACHE, help=text)
         return add
 
     add = command(_real, "recordings with note labels", "folder of audio and labels")
@@ -107,15 +105,18 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add = command(_families, "passages of every family, and sounds without notes")
     text = "folder of real training recordings, of which the validation split is used"
     add("--real", type=Path, help=text)
-    add("--passages", type=int, default=12, help="passages of each family (default: %(default)s)")
-    add("--seconds", type=float, default=20.0, help="length of a passage (default: %(default)g)")
+    text = "passages of each family (default: %(default)s)"
+    add("--passages", type=at_least(1), default=12, help=text)
+    text = "length of a passage (default: %(default)g)"
+    add("--seconds", type=at_least(1.0), default=20.0, help=text)
 
     add = command(_scores, "round trip of scores", "folder of MusicXML files")
-    add("--seconds", type=float, default=30.0, help="length of an excerpt (default: %(default)g)")
+    text = "length of an excerpt (default: %(default)g)"
+    add("--seconds", type=at_least(1.0), default=30.0, help=text)
 
     add = command(_musicnet, "test recordings of MusicNet", "the unpacked archive")
-    between = "samples between windows (default: %(default)s)"
-    add("--stride", type=int, default=TEST_STRIDE, help=between)
+    text = "samples between windows (default: %(default)s)"
+    add("--stride", type=at_least(1), default=TEST_STRIDE, help=text)
     return parser
 
 

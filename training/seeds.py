@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from model.commands import documented_parser
+from model.commands import at_least, documented_parser
 from model.storage import read_card, write_atomically
 from training import run
 from training.loop.run_folder import STATE, saved_weights
@@ -49,11 +49,11 @@ def final_metrics(folder: Path) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.seeds", __doc__)
-    parser.add_argument("count", type=int, help="number of seeds, at least 1")
+    parser.add_argument("count", type=at_least(1), help="number of seeds")
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
     options, command = parser.parse_known_args(arguments)
-    if options.count < 1 or not command:
-        parser.error("COUNT must be at least 1, and a task of training.run must follow")
+    if not command:
+        parser.error("a task of training.run must follow")
     runs = []
     for seed in range(1, options.count + 1):
         folder = options.out / f"seed-{seed}"

@@ -42,7 +42,7 @@ def edit_card(path: Path, **changes: Any) -> None:
 
 
 WIDER = replace(TINY, rse=replace(TINY.rse, maps=6))
-OTHER_CONFIGS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
+OTHER_CONFIGS = [{}, None, 3, [], SymbolConfig(7, 3).to_json()]
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,10 @@ OTHER_CONFIGS = [{}, None, 3, SymbolConfig(7, 3).to_json()]
     ],
 )
 def test_weights_of_another_kind_are_rejected(saved: Path, config: Any, problem: str) -> None:
-    with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
-        load_symbol_network(saved)
     edit_card(saved, config=config)
+    if config != OTHER_CONFIGS[-1]:
+        with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
+            load_symbol_network(saved)
     with pytest.raises(WeightsError, match=problem):
         load(saved)
 

@@ -34,7 +34,6 @@ def test_the_number_of_processes_does_not_change_the_report(
         (["--data-dir", "/no/such/folder"], "is not a folder"),
         (["--model", "unknown"], "no weights"),
         (["--lookahead-ms", "-5"], "lookahead"),
-        (["--jobs", "0"], "must be greater than 0"),
     ],
 )
 def test_invalid_input_causes_an_error_message(
@@ -42,3 +41,33 @@ def test_invalid_input_causes_an_error_message(
 ) -> None:
     assert main(["real", "--data-dir", str(tones), *arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("real --data-dir . --jobs 0", "--jobs: must be at least 1, not 0"),
+        ("musicnet --data-dir . --stride 0", "--stride: must be at least 1, not 0"),
+        ("families --synth . --passages 0", "--passages: must be at least 1, not 0"),
+        ("families --synth . --seconds nan", "--seconds: must be at least 1, not nan"),
+        ("families --synth . --seconds long", "--seconds: invalid float value: 'long'"),
+        ("scores --data-dir . --synth . --seconds 0", "--seconds: must be at least 1, not 0"),
+    ],
+)
+def test_options_out_of_range_are_rejected(
+    command: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(command.split())
+    assert message in capsys.readouterr().err
+
+
+def test_ctrl_c_prints_one_line(
+    tones: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("training.evaluate.evaluate_collection", interrupt)
+    assert main(["real", "--data-dir", str(tones)]) == 130
+    assert capsys.readouterr().err == "python -m training.evaluate: interrupted\n"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from model.commands import documented_parser
+from model.commands import at_least, documented_parser
 from model.storage import WeightsError, read_card, write_atomically
 from model.symbols import load_symbol_network
 from training.algorithmic.data import PADDING, PROBLEMS, Examples, Problem, distinct_examples
@@ -67,8 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")
-    parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="maximum length")
-    parser.add_argument("--examples", type=int, default=EXAMPLES, help="examples of each length")
+    add = parser.add_argument
+    add("--longest", type=at_least(LENGTHS[0]), default=LENGTHS[-1], help="maximum length")
+    add("--examples", type=at_least(1), default=EXAMPLES, help="examples of each length")
     options = parser.parse_args(arguments)
     try:
         path = saved_weights(options.run, options.weights)

@@ -31,6 +31,7 @@ from typing import Any
 
 from model.commands import (
     INTERRUPTED,
+    at_least,
     documented_parser,
     interruptible_imports,
     write_atomically,
@@ -92,7 +93,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--rendered", type=Path, help="data for rendered audio, as in DIR/synth")
     kinds = ("auto", "performance", "score")
     add("--labels", choices=kinds, default="auto", help="what the labels describe (%(default)s)")
-    add("--steps", type=int, default=1000, help="optimiser steps of 16 windows (%(default)s)")
+    text = "optimiser steps of 16 windows (%(default)s)"
+    add("--steps", type=at_least(1), default=1000, help=text)
     add("--learning-rate", type=float, default=2e-4, help="peak learning rate (%(default)s)")
     add("--seed", type=int, default=1, help="seed of the split and the training (%(default)s)")
     add("--resume", action="store_true", help="continue the run in the folder")

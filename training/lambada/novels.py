@@ -5,6 +5,7 @@ are ` and '), contractions are split (do n't, it 's), and punctuation is separat
 are in lower case. Here tokens preserve their case, which distinguishes names from other words.
 """
 
+import lzma
 import re
 import tarfile
 from collections import Counter
@@ -129,7 +130,7 @@ def read_novels(path: Path) -> Novels:
     within: Counter[int] = Counter()  # number of occurrences of each word within sentences
     capital: Counter[int] = Counter()  # how many of these occurrences are capitalised
     for novel in _texts(path):
-        books.append(len(text))
+        begin = len(text)
         for tokens in paragraphs(novel):
             first = set(sentence_starts(tokens))
             starts += (len(text) + start for start in sorted(first))
@@ -140,6 +141,8 @@ def read_novels(path: Path) -> Novels:
                 if at not in first and tokens[at - 1][0] not in "`'":
                     within[word] += 1
                     capital[word] += token[0].isupper()
+        if len(text) > begin:  # files without prose are not novels
+            books.append(begin)
     if not text:
         raise TextError(f"no prose in {path}: expected .txt files of complete sentences")
     counts = np.bincount(text, minlength=len(index))
@@ -167,5 +170,5 @@ def _texts(path: Path) -> Iterator[str]:
                 content = archive.extractfile(member)
                 if content is not None and member.name.endswith(".txt"):
                     yield content.read().decode("utf-8", errors="replace")
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
         raise TextError(f"cannot read {path}: {error}") from error

@@ -166,11 +166,14 @@ class Collection:
 
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
-    """Read all recordings below a folder. Recordings with unreadable labels become failures. Raises
-    LabelError if the folder has no audio, or none with labels. suffixes: endings of audio files."""
+    """Read all recordings below a folder, without hidden files such as macOS's ``._take.wav``.
+    Recordings with unreadable labels become failures. Raises LabelError if the folder has no audio,
+    or none with labels. suffixes: endings of audio files."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(folder.rglob("*")):
+        if path.name.startswith(".") or not path.is_file():
+            continue
         for kinds, by_stem in ((suffixes, audio), (MIDI | TABLES, labels)):
             if path.suffix.lower() in kinds:
                 by_stem.setdefault(path.stem, []).append(path)

@@ -6,7 +6,8 @@
       test_data/  test_labels/
 
 Label times are in samples at 44.1 kHz. A note sounds from start_time until just before end_time.
-A file's name is the number of its recording. The paper's test set is TEST. The paper trains on the
+A file's name is the number of its recording. Other files, such as macOS's ``._1727.wav``, are
+ignored. The paper's test set is TEST. The paper trains on the
 other recordings of the test folder.
 """
 
@@ -55,17 +56,20 @@ def find(root: Path) -> dict[int, Source]:
         )
     sources: dict[int, Source] = {}
     for data, labels in FOLDERS:
-        audio = {path.stem: path for path in sorted((base / data).glob("*.wav"))}
-        tables = {path.stem: path for path in sorted((base / labels).glob("*.csv"))}
+        audio, tables = _numbered(base / data, ".wav"), _numbered(base / labels, ".csv")
         if audio.keys() != tables.keys():
-            unpaired = ", ".join(sorted(audio.keys() ^ tables.keys()))
+            unpaired = ", ".join(map(str, sorted(audio.keys() ^ tables.keys())))
             raise ArchiveError(
                 f"{base} is incomplete: {data} or {labels} lacks the recordings {unpaired}"
             )
-        sources |= {
-            int(stem): Source(int(stem), path, tables[stem]) for stem, path in audio.items()
-        }
+        sources |= {number: Source(number, audio[number], tables[number]) for number in audio}
     return sources
+
+
+def _numbered(folder: Path, suffix: str) -> dict[int, Path]:
+    """Return the files of a folder whose names are numbers, by number."""
+    paths = sorted(folder.glob(f"*{suffix}"))
+    return {int(path.stem): path for path in paths if path.stem.isdecimal()}
 
 
 def split(sources: dict[int, Source]) -> dict[Use, list[Source]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from model.commands import documented_parser
+from model.commands import at_least, documented_parser
 from model.storage import WEIGHTS, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
@@ -51,8 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     add("--cache", type=Path, default=CACHE, help="cache of the training data")
     add("--real", type=Path, help="real recordings with their scores")
     add("--choose", type=Path, help="recordings for the part `recordings` (default: skip it)")
-    add("--passages", type=int, help="passages of each family (default depends on the part)")
-    add("--seconds", type=float, help="length of each passage (default depends on the part)")
+    text = "passages of each family (default depends on the part)"
+    add("--passages", type=at_least(1), help=text)
+    text = "length of each passage in seconds (default depends on the part)"
+    add("--seconds", type=at_least(1.0), help=text)
     add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 from tests.training.conftest import same_weights
 from training.algorithmic.data import PROBLEMS, Examples
-from training.algorithmic.evaluate import draw_examples, score_examples
+from training.algorithmic.evaluate import draw_examples, main, score_examples
 from training.algorithmic.task import AlgorithmicConfig, AlgorithmicTask
 from training.loop.loop import LoopConfig
 from training.presets import AlgorithmicRun
@@ -92,3 +92,13 @@ def test_padding_counts_only_if_a_symbol_is_expected() -> None:
     longer = Examples(inputs, np.array([[1, 3, 5, 0]], dtype=np.uint8))
     assert score_examples(SortingNetwork(), correct).symbol_accuracy == 1
     assert score_examples(SortingNetwork(), longer).symbol_accuracy == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("option", ["--examples=0", "--longest=7"])
+def test_evaluation_rejects_options_without_examples(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(replace(RUN, loop=replace(LOOP, steps=1), out=tmp_path))
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path), option])
+    assert "must be at least" in capsys.readouterr().err

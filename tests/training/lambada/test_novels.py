@@ -46,6 +46,7 @@ def test_folders_and_archives_of_novels_are_read(tmp_path: Path) -> None:
     (folder / "one").mkdir(parents=True)
     (folder / "one" / "a.txt").write_text(FIRST)
     (folder / "one" / "b.txt").write_text(SECOND)
+    (folder / "one" / "contents.txt").write_text("No prose\n")
     (folder / "notes.md").write_text("Not a novel. At all.")
     with tarfile.open(path, "w:xz") as archive:
         archive.add(folder / "one", "one")
@@ -66,6 +67,19 @@ def test_folders_and_archives_of_novels_are_read(tmp_path: Path) -> None:
     assert novels.counts[novels.words.index("rain")] == 4
     from_archive = read_novels(path)
     assert (from_archive.words, from_archive.text.tolist()) == (novels.words, novels.text.tolist())
+
+
+def test_errors_name_corrupt_archives(tmp_path: Path) -> None:
+    novel, path = tmp_path / "novel.txt", tmp_path / "novels.tar.xz"
+    words = np.random.default_rng(0).integers(0, 9999, 50_000)
+    novel.write_text(" ".join(map(str, words)) + ".")
+    with tarfile.open(path, "w:xz") as archive:
+        archive.add(novel, novel.name)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + 256 * b"\xff" + content[middle + 256 :])
+    with pytest.raises(TextError, match="cannot read .*novels.tar.xz"):
+        read_novels(path)
 
 
 def test_shared_words_occur_in_several_novels(tmp_path: Path) -> None:

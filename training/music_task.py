@@ -7,7 +7,7 @@ released code.
 
 import os
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from model.config import (
     ModelConfig,
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
+from model.validation import Count, FromZero, validated_dataclass
 from training.arrays import F32, Rng
 from training.music.families import (
     Windows,
@@ -54,7 +55,7 @@ FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
-@dataclass(frozen=True)
+@validated_dataclass()
 class MusicConfig:
     """Data and objective of the transcription task."""
 
@@ -67,16 +68,16 @@ class MusicConfig:
     """Rendered audio, recordings of the MusicNet archive, or tones, which need no data."""
     archive: Path = Path("data/musicnet")
     """Folder of the MusicNet archive. The resampled recordings (5 GB) are also stored there."""
-    batch_size: int = 24  # Windows per optimiser step
-    workers: int = 1  # Processes that render audio, or threads that read recordings
+    batch_size: Count = 24  # Windows per optimiser step
+    workers: FromZero = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
     """Loss terms of a network that only has the frame head."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """Larger network whose predictions are mixed into the labels."""
-    validation_windows: int = 1000
+    validation_windows: Count = 1000
     """Number of windows per validation on recordings of the archive or on tones."""
-    family_passages: int = 8
+    family_passages: Count = 8
     """Number of passages of each family per validation for rendered audio. The mean score of all
     families selects the best weights."""
 
@@ -195,7 +196,7 @@ class MusicTask:
         if config.data == "tones":
             rng = np.random.default_rng(7)
             return {"": tone_batch(rng, config.validation_windows, config.model)}
-        passages = validation_passages(self.synth, max(1, config.family_passages))
+        passages = validation_passages(self.synth, config.family_passages)
         return family_windows(passages, self.synth.context)
 
     def card(self) -> dict[str, Any]:

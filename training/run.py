@@ -71,7 +71,7 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
             parser.error(f"unknown option {option}; did you mean {near[0]}?")
     out = options.out or Path("runs") / command
     saved = None
-    if options.resume and (out / CONFIG).is_file():
+    if options.resume:
         base = saved = read_run(out)
         if not isinstance(base, COMMANDS[command]) or preset not in (None, base.preset):
             contents = f"a run of {_command(base)}, preset {base.preset}"
@@ -165,8 +165,10 @@ def _with_data(run: Run, folder: Path) -> Run:
 
 def read_run(folder: Path) -> Run:
     """Read the configuration in a run's folder. Raises OSError if the file cannot be read, and
-    WeightsError if its content is not a configuration."""
+    WeightsError if it is missing or is not a configuration."""
     path = folder / CONFIG
+    if not path.is_file():
+        raise WeightsError(f"nothing to resume: {path} does not exist")
     try:
         values = json.loads(path.read_text())
         run: Run = TypeAdapter(COMMANDS[values.pop("command")]).validate_python(values)

@@ -42,7 +42,7 @@ def edit_card(path: Path, **changes: Any) -> None:
 
 
 WIDER = replace(TINY, rse=replace(TINY.rse, maps=6))
-OTHER_CONFIGS = [{}, None, 3, [], SymbolConfig(7, 3).to_json()]
+OTHER_CONFIGS: list[Any] = [{}, None, 3, [], SymbolConfig(7, 3).to_json()]
 
 
 @pytest.mark.parametrize(

@@ -103,20 +103,22 @@ def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--prest m96", "unknown option --prest; did you mean --preset?"),
-        ("--loop.setps 5", "--loop.steps"),
-        ("--preset gigantic", "invalid choice: 'gigantic'"),
-        ("--task division", "invalid choice: 'division'"),
-        ("--data-dir /tmp", "--data-dir"),
-        ("--algorithmic.bins 8 24", "powers of two"),
-        ("--loop.learning-rate nan", "learning_rate must be"),
+        ("algorithmic --prest m96", "unknown option --prest; did you mean --preset?"),
+        ("algorithmic --loop.setps 5", "--loop.steps"),
+        ("algorithmic --preset gigantic", "invalid choice: 'gigantic'"),
+        ("algorithmic --task division", "invalid choice: 'division'"),
+        ("algorithmic --data-dir /tmp", "--data-dir"),
+        ("algorithmic --algorithmic.bins 8 24", "powers of two"),
+        ("algorithmic --loop.learning-rate nan", "learning_rate must be"),
+        ("musicnet --music.batch-size 0", "batch_size must be"),
+        ("musicnet --music.weights.onset -1", "onset must be greater than"),
     ],
 )
 def test_invalid_options_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     with pytest.raises(SystemExit) as exit_info:
-        main(["algorithmic", *arguments.split(), "--out", str(tmp_path / "a")])
+        main([*arguments.split(), "--out", str(tmp_path / "a")])
     assert exit_info.value.code == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
@@ -139,6 +141,9 @@ def test_existing_runs_are_never_overwritten(
     state = (tmp_path / "state.pt").read_bytes()
     assert main([*TINY, *out]) == 1
     assert "continue with --resume" in capsys.readouterr().err
+    elsewhere = ["--out", str(tmp_path / "elsewhere"), "--resume"]
+    assert main(["musicnet", "--preset", "live", *elsewhere]) == 1
+    assert "elsewhere/config.json does not exist" in capsys.readouterr().err
     for change, message in {
         "algorithmic --algorithmic.rse.maps 6": "cannot change algorithmic.rse.maps from 4 to 6",
         "algorithmic --task sorting": "algorithmic.task from addition to sorting",

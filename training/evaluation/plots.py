@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
     options = parser.parse_args(arguments)
+    names = [run.resolve().name for run in options.runs]
+    if len(set(names)) < len(names):
+        parser.error("the folders of the runs must have different names, which label the lines")
     pictures: dict[str, dict[str, Points]] = {}
     try:
         for run in options.runs:

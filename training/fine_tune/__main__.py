@@ -56,13 +56,15 @@ with interruptible_imports(PROG):
     from training.music_task import MusicConfig
     from training.shipping.tune import SEED
 
-CONFIG, REPORT = "fine_tune.json", "report.json"
+CONFIG, REPORT = "config.json", "report.json"
+RESERVED = ("best", "last", *(Path(file).stem for file in (CONFIG, REPORT)))
+"""Names of other files of a run, which the tuned weights and their card cannot have."""
 TEACHER_SHARE = 0.5
 """Share of the initial weights' predictions in the targets of rendered audio."""
 CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
 FAMILY_S = 12.0  # length of a passage
-# Options that a resumed run reads from CONFIG.
-SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "seed")
+SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "seed", "recordings")
+"""Options that a resumed run reads from CONFIG, and the names of the recordings."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,8 +100,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--learning-rate", type=float, default=2e-4, help="peak learning rate (%(default)s)")
     add("--seed", type=int, default=1, help="seed of the split and the training (%(default)s)")
     add("--resume", action="store_true", help="continue the run in the folder")
+    parser.set_defaults(recordings=None)
     options = parser.parse_args(arguments)
-    path = options.out / CONFIG
+    path, name = options.out / CONFIG, options.out.resolve().name
+    if name in RESERVED:
+        parser.error(f"the folder {options.out} cannot be named {name}, like a file of the run")
     if options.resume:
         if not path.is_file():
             raise WeightsError(f"nothing to resume: {path} does not exist")
@@ -114,20 +119,35 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         raise WeightsError(
             f"{options.out} already contains a run: continue with --resume, or choose another --out"
         )
-    values = {name: getattr(options, name) for name in SAVED}
-    write_atomically(path, json.dumps(values, indent=1, default=str).encode())
+    _save(options)
     return options
+
+
+def _save(options: argparse.Namespace) -> None:
+    values = {name: getattr(options, name) for name in SAVED}
+    text = json.dumps(values, indent=1, default=str)
+    write_atomically(options.out / CONFIG, text.encode())
 
 
 def fine_tune(options: argparse.Namespace) -> None:
     """Train on the recordings, choose the interpolation and the settings of the note tracker, and
-    report the accuracy. Return early if training was interrupted."""
+    report the accuracy. Return early if training was interrupted. Raises ValueError if the run is
+    resumed with other recordings, whose split could test the weights on their training data."""
     initial = load(options.model, dtype=torch.float32)
     if not {"frame", "onset"} <= set(initial.config.heads):
         raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")
     with LocalEngine(initial) as computer:
         collection = read_folder(options.folder, computer, options.labels)
     print(collection.table(), flush=True)
+    names = [own.recording.name for own in collection.recordings]
+    if options.recordings not in (None, names):
+        now, at_start = ", ".join(names), ", ".join(options.recordings)
+        raise ValueError(
+            f"{options.folder} has other usable recordings ({now}) than at the start of the run "
+            f"({at_start}); start a new run with another --out"
+        )
+    options.recordings = names
+    _save(options)
     parts = split(collection.recordings, options.seed)
     print(f"split: {parts.description}", flush=True)
     trainer = _trainer(options, initial, collection, parts)

@@ -10,7 +10,6 @@ all heads except instruments and pedal.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.config import HOP, SAMPLE_RATE, WINDOW
+from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, Rng
 from training.music.families import Passage, Windows, family_windows
@@ -136,12 +135,7 @@ def fill(batch: Batch, rng: Rng, make_excerpt: Callable[[Rng], Rendered]) -> Non
     """Fill a batch with windows of new excerpts, WINDOWS_PER_EXCERPT of each."""
     row, size = 0, len(batch.audio)
     while row < size:
-        rendered = make_excerpt(rng)
-        # Excerpt removes less than a hop from the start. The rest must contain a window.
-        short = WINDOW + HOP - len(rendered.audio)
-        if short > 0:
-            rendered = replace(rendered, audio=np.pad(rendered.audio, (0, short)))
-        excerpt = Excerpt(rendered, rng)
+        excerpt = Excerpt(make_excerpt(rng), rng)
         for hop in rng.integers(0, excerpt.positions, WINDOWS_PER_EXCERPT)[: size - row].tolist():
             excerpt.write(hop, batch, row)
             row += 1

@@ -187,7 +187,7 @@ class Trainer:
             except Exception:
                 if not received:  # a signal may also have stopped the process that loads data
                     logger.error("training failed at step %d; saving", self.step)
-                    self.save()
+                    self.save(validate=False)
                     raise
             if received:
                 logger.warning("interrupted at step %d; saving", self.step)

@@ -2,7 +2,6 @@
 paper's network is in ``training.musicnet.objective``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,20 +10,21 @@ from torch.nn import functional as F
 from model import storage
 from model.config import INSTRUMENT_HEADS, WINDOW, ModelConfig
 from model.storage import fastest_dtype
-from model.validation import Fraction, validated_dataclass
+from model.validation import Fraction, NotNegative, validated_dataclass
 from training.music.targets import Targets
 
 
-@dataclass(frozen=True)
+@validated_dataclass()
 class HeadWeights:
     """Weights of the heads in the loss."""
 
-    frame: float = 1.0  # A note sounds
-    onset: float = 4.0  # A note starts
-    velocity: float = 10.0  # Velocity of the note; most of this loss is the entropy of the labels
-    offset: float = 1.5  # A note ends
-    pedal: float = 1.0  # The pedal is down
-    instrument: float = 1.0  # Instrument of the note
+    frame: NotNegative = 1.0  # A note sounds
+    onset: NotNegative = 4.0  # A note starts
+    velocity: NotNegative = 10.0
+    """Velocity of the note. Most of this loss is the entropy of the labels."""
+    offset: NotNegative = 1.5  # A note ends
+    pedal: NotNegative = 1.0  # The pedal is down
+    instrument: NotNegative = 1.0  # Instrument of the note
 
 
 class ClassShares:

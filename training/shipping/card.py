@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
@@ -33,7 +34,7 @@ _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 def sources(synth: SynthConfig) -> Sources:
     """Return licences and attributions of all data that a training run could use. Groups that the
-    data folder lacks are empty."""
+    data folder lacks are empty. Raises ValueError for an entry without licence or attribution."""
 
     def read(index: str, key: str = "") -> Any:
         path = synth.root / index
@@ -45,7 +46,7 @@ def sources(synth: SynthConfig) -> Sources:
     bank = read(REQUIRED, "instruments")
     voices = [*read("voices/speech.json", "files"), *read("voices/singing.json", "files")]
     pieces = [piece for index in indexes(synth.root) for piece in index_entries(index)]
-    scores = Counter((piece["source"], piece["licence"]) for piece in pieces)
+    scores = Counter((_required(piece, "source"), _required(piece, "licence")) for piece in pieces)
     groups = {
         "sounds": _grouped(bank.items()),
         "releases": _grouped(dict(read("releases/releases.json", "sets")).items()),
@@ -63,7 +64,7 @@ def sources(synth: SynthConfig) -> Sources:
         used = [e for e in entries if e.get("score") or e.get("label_kind")]
         real = {e["id"]: e for e in used if e["id"] not in synth.real_left_out}
         written = {
-            name: {"attribution": entry["score_attribution"], "licence": entry["score_licence"]}
+            name: {key: _required(entry, f"score_{key}") for key in ("attribution", "licence")}
             for name, entry in real.items()
             if entry.get("score")
         }
@@ -76,12 +77,18 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
     """Return names grouped by attribution and licence, in order of first appearance."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for name, entry in entries:
-        licence = re.sub(r", see [^)]*", "", entry["licence"])  # a reference to other documents
-        groups.setdefault((entry["attribution"], licence), {})[name] = None
+        licence = re.sub(r", see [^)]*", "", _required(entry, "licence"))  # other documents
+        groups.setdefault((_required(entry, "attribution"), licence), {})[name] = None
     return [
         {"attribution": who, "licence": licence, "instruments": list(names)}
         for (who, licence), names in groups.items()
     ]
+
+
+def _required(entry: dict[str, Any], key: str) -> str:
+    if not entry.get(key):
+        raise ValueError(f"the training data have an entry without {key}: {reprlib.repr(entry)}")
+    return str(entry[key])
 
 
 def attributions(by_weights: dict[str, Sources]) -> str:

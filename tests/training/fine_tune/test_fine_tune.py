@@ -100,9 +100,25 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert fine_tune.main([*arguments, str(resumed_out)]) == 0
     assert "stopped at step 1 of 2" in capsys.readouterr().out
     assert not (resumed_out / "report.json").exists()
-    assert fine_tune.main(["--out", str(resumed_out), "--resume"]) == 0
+    resume = ["--out", str(resumed_out), "--resume"]
+    for file in folder.glob("2.*"):  # A resumed run with another split would mix train and test.
+        (folder / f"new{file.suffix}").write_bytes(file.read_bytes())
+    assert fine_tune.main(resume) == 1
+    assert "other usable recordings (0, 1, 2, new)" in capsys.readouterr().err
+    for file in folder.glob("new.*"):
+        file.unlink()
+    assert fine_tune.main(resume) == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
+
+
+@pytest.mark.parametrize("name", ["best", "last", "config", "report"])
+def test_the_weights_cannot_replace_other_files_of_the_run(
+    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        fine_tune.main([str(folder), "--model", "none", "--out", str(tmp_path / name)])
+    assert f"cannot be named {name}" in capsys.readouterr().err
 
 
 def test_a_run_without_a_state_resumes_from_the_initial_weights(

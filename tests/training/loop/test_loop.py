@@ -52,15 +52,22 @@ def test_a_failed_run_resumes_from_the_last_good_step(
     tmp_path: Path, diverges: bool, message: str, saved_step: int
 ) -> None:
     class FailingTask(LinearTask):
+        validations = 0
+
         def batches(self, seed: int, step: int) -> Batches:
             yield from torch.randn(3, 16, 1)
             if diverges:
                 yield torch.full((16, 1), float("nan"))
             raise RuntimeError("no more data")
 
-    error = FloatingPointError if diverges else RuntimeError
+        def validate(self, network: nn.Module) -> dict[str, float]:
+            self.validations += 1
+            return super().validate(network)
+
+    error, task = FloatingPointError if diverges else RuntimeError, FailingTask()
     with pytest.raises(error, match=message):
-        Trainer(FailingTask(), replace(QUICK, validate_steps=2), tmp_path).run()
+        Trainer(task, replace(QUICK, validate_steps=2), tmp_path).run()
+    assert task.validations == 1  # at step 2, but not after the failure
     resumed = resume(tmp_path)
     assert resumed.step == saved_step
     resumed.run()

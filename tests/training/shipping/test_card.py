@@ -105,3 +105,11 @@ def test_rooms_voices_and_recordings_are_attributed(
     assert "- A church (CC BY-SA 3.0): Church" in share_alike
     assert "- A typesetter (CC BY-SA 4.0): fugue" in share_alike
     assert not any("unused" in line for line in lines)
+
+
+def test_data_without_a_licence_are_rejected(synth_config: SynthConfig, tmp_path: Path) -> None:
+    for file in ("bank_index.json", "midi_index.json"):
+        (tmp_path / file).write_bytes((synth_config.root / file).read_bytes())
+    (tmp_path / "phrases.json").write_text(json.dumps([{"class": "flute", "licence": "CC0"}]))
+    with pytest.raises(ValueError, match="an entry without attribution: .*flute"):
+        sources(replace(synth_config, root=tmp_path))

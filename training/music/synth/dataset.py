@@ -56,11 +56,13 @@ class Batch(NamedTuple):
 
 class Excerpt:
     """An excerpt's audio and the targets of all its frames, from which windows are cut. Windows
-    start ``phase`` samples after a multiple of HOP. Context before the excerpt is silent."""
+    start ``phase`` samples after a multiple of HOP. Context before the excerpt is silent, and
+    silence extends an excerpt that is shorter than a window."""
 
     def __init__(self, rendered: Rendered, rng: Rng) -> None:
         self.phase = int(rng.integers(HOP))  # random, so that notes start anywhere in a hop
-        self.audio = rendered.audio[self.phase :]
+        audio = rendered.audio[self.phase :]
+        self.audio = np.pad(audio, (0, max(0, WINDOW - len(audio))))
         frames = len(self.audio) // HOP
         self.positions = frames - WINDOW // HOP + 1  # number of hops at which a window can start
         velocity = relative_velocities(rendered.audio, rendered.notes.velocity)

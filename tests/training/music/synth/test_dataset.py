@@ -58,6 +58,18 @@ def test_a_window_has_the_labels_of_its_samples() -> None:
     assert not batch.audio[0].any()
 
 
+def test_silence_extends_excerpts_shorter_than_a_window() -> None:
+    notes = notes_of([0.1], [0.2], [60])
+    short = Rendered(np.full(WINDOW // 2, 0.5, np.float32), notes)
+    excerpt = Excerpt(short, np.random.default_rng(0))
+    assert excerpt.positions == 1
+    batch = empty_batch(1)
+    excerpt.write(0, batch, 0)
+    assert np.array_equal(batch.audio[0, : WINDOW // 2 - HOP], short.audio[HOP:])
+    assert not batch.audio[0, WINDOW // 2 :].any()
+    assert batch.targets.frame[0, :, 60].any()
+
+
 def test_windows_include_the_preceding_audio() -> None:
     audio = np.arange(1, 3 * SAMPLE_RATE, dtype=np.float32)
     excerpt = Excerpt(Rendered(audio, notes_of([], [], [])), np.random.default_rng(0))

@@ -3,7 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Self
+from time import monotonic
+from typing import Any
 
 from service.protocol.errors import ErrorCode, ProtocolError
 
@@ -19,52 +20,70 @@ class ClientDisconnectedError(Exception):
     """The client has closed the socket, or the connection is broken."""
 
 
-class ReadAhead:
-    """Receives messages in a task until the client disconnects. The task pauses while more than
-    MAX_READ_AHEAD_BYTES wait for ``next``."""
+class Receiver:
+    """Receives messages, and measures how long the client is idle.
+
+    While the session pauses, a task receives messages ahead, until more than MAX_READ_AHEAD_BYTES
+    wait for ``next``. The time of a pause does not count as the client's idle time.
+    """
 
     def __init__(self, receive: Callable[[], Awaitable[Message]]) -> None:
         self._receive = receive
         self._messages: deque[Message] = deque()
         self._bytes = 0
-        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_paused = False
+        self._message_s = self._audio_s = monotonic()  # times of the latest message and audio
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._receive_all())
-        return self
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the latest message; 0 during a pause."""
+        return 0.0 if self._is_paused else monotonic() - self._message_s
 
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
+    @property
+    def without_audio_s(self) -> float:
+        """Seconds since the latest audio; 0 during a pause."""
+        return 0.0 if self._is_paused else monotonic() - self._audio_s
 
-    async def next(self) -> Message:
-        """Wait for the next message and return it. After the last message, raises the error of
-        ``receive``, or else ClientDisconnectedError."""
-        while not self._messages:
-            if self._task.done():
-                self._task.result()
-                raise ClientDisconnectedError
-            await self._wait()
-        message = self._messages.popleft()
-        self._bytes -= _size(message)
-        self._changed.set()
-        return message
+    async def next(self) -> bytes | str:
+        """Wait for the next message and return its payload. Raises ClientDisconnectedError after
+        the last message, and ProtocolError if a message is too big."""
+        if self._task is not None and not self._messages:
+            await self._task
+        if self._messages:
+            message = self._messages.popleft()
+            self._bytes -= _size(message)
+        else:
+            message = await self._receive()
+        payload = _payload(message)
+        self._message_s = monotonic()
+        if isinstance(payload, bytes):
+            self._audio_s = self._message_s
+        return payload
 
-    async def _receive_all(self) -> None:
-        try:
-            message: Message = {"type": ""}
-            while message["type"] != "websocket.disconnect":
-                message = await self._receive()
-                self._messages.append(message)
-                self._bytes += _size(message)
-                self._changed.set()
-                while self._bytes > MAX_READ_AHEAD_BYTES:
-                    await self._wait()
-        finally:
-            self._changed.set()
+    async def pause(self, waiting: Awaitable[None]) -> None:
+        """Wait without returning messages."""
+        started_s, self._is_paused = monotonic(), True
+        if self._task is None:
+            self._task = asyncio.create_task(self._receive_ahead())
+        await waiting
+        self._message_s, self._is_paused = monotonic(), False
+        self._audio_s += self._message_s - started_s
 
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _receive_ahead(self) -> None:
+        """Receive messages until the first message after the pause, because a message could be lost
+        if the task were cancelled."""
+        while self._is_paused and self._bytes <= MAX_READ_AHEAD_BYTES:
+            message = await self._receive()
+            self._messages.append(message)
+            self._bytes += _size(message)
+            if message["type"] == "websocket.disconnect":
+                return  # no message follows, so `pause` must not start another task
+        self._task = None
 
 
 def _size(message: Message) -> int:
@@ -72,7 +91,7 @@ def _size(message: Message) -> int:
     return OVERHEAD_BYTES + len(message.get("bytes") or message.get("text") or "")
 
 
-def message_payload(message: Message) -> bytes | str:
+def _payload(message: Message) -> bytes | str:
     """Return the payload of a message. Raises ClientDisconnectedError if the message reports a
     disconnect, and ProtocolError if it is too big."""
     if message["type"] == "websocket.disconnect":

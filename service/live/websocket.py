@@ -1,27 +1,22 @@
 """The live endpoint: one socket, one session (PROTOCOL.md).
 
 The endpoint forwards audio to the session's worker, and the worker's messages to the client. One
-task reads from the socket, and another writes to it. After `stop`, and when the service drains, the
-worker still transcribes all audio that it has received.
+task reads from the socket, one writes to it, and one ends the audio at a time limit or when the
+service drains. After the end, the worker still transcribes all audio that it has received.
 """
 
 import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable
+from operator import itemgetter
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
-from service.live.receiving import (
-    MAX_MESSAGE_BYTES,
-    ClientDisconnectedError,
-    ReadAhead,
-    message_payload,
-)
+from service.live.receiving import MAX_MESSAGE_BYTES, ClientDisconnectedError, Receiver
 from service.live.session_log import SessionLog
 from service.ops.capacity import Reservation
 from service.protocol.client_messages import (
@@ -46,7 +41,7 @@ MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after a b
 # The pace limit is never lower than this rate, so that a ping waits for at most 20 s behind the
 # 4 MB of audio that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
-SEND_TIMEOUT_S = 10.0  # maximum time for sending a message to a client that does not read
+SEND_TIMEOUT_S = 10.0  # maximum time for sending an output to a client that does not read
 CLOSE_TIMEOUT_S = 1.0  # maximum time for sending a last error, and for closing the socket
 MAX_KEEPALIVE_S = 600.0  # maximum time without audio, even if keepalives arrive
 # A ghost is a dead connection that the server has not noticed yet. It occupies a slot, while its
@@ -109,14 +104,12 @@ class Connection:
         self._settings = state.settings
         self._loop = asyncio.get_running_loop()
         self._end_s = self._loop.time() + state.settings.max_session_s
-        self._message_s = self._audio_s = self._loop.time()  # times of the latest message and audio
-        self._is_paused = False
+        self._receiver = Receiver(websocket.receive)
         self._session: SessionProxy | None = None
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the latest message; 0 while messages wait to be processed."""
-        return 0.0 if self._is_paused else self._loop.time() - self._message_s
+        return self._receiver.idle_s
 
     @property
     def client(self) -> str:
@@ -180,10 +173,9 @@ class Connection:
     async def _first_message(self) -> bytes | str:
         idle_s = GHOST_START_S if self._reservation is None else self._settings.idle_timeout_s
         try:
-            received = await self._service.wait_for(self._websocket.receive(), idle_s)
+            return await self._service.wait_for(self._receiver.next(), idle_s)
         except TimeoutError:
             raise ProtocolError(ErrorCode.IDLE_TIMEOUT, f"no message for {idle_s:g} s") from None
-        return message_payload(received)
 
     def _open(self, start: Start) -> SessionProxy:
         """Open the session at a worker. If an older connection has the session, end it and release
@@ -234,49 +226,40 @@ class Connection:
         """Run the session from `ready` to `done`. Return the close code and the reason."""
         session = self._open(start)
         reader = asyncio.create_task(self._read(session, start.audio()))
-        draining = asyncio.create_task(self._end_when_draining(session, reader))
+        watcher = asyncio.create_task(self._watch(session, reader))
         try:
             while True:
                 output = await session.next_output()
                 self._log.record_output(output)
-                for message in output.messages:
-                    await self._send(message)
+                await self._send(*output.messages)
                 if output.final_state is not None:
                     reason, close_code, _ = output.final_state
                     return close_code, reason
         finally:
             reader.cancel()
-            draining.cancel()
+            watcher.cancel()
             session.close()
 
     async def _read(self, session: SessionProxy, audio: AudioFormat) -> None:
-        """Forward the client's messages until `stop`, an error, a time limit or a disconnect."""
+        """Forward the client's messages until `stop`, an error or a disconnect."""
         try:
-            async with (
-                asyncio.timeout_at(self._end_s),
-                ReadAhead(self._websocket.receive) as messages,
-            ):
-                await self._read_to_end(session, audio, messages)
-        except TimeoutError:
-            session.end("error", self._too_long("s"))
+            await self._read_to_end(session, audio)
         except ProtocolError as error:
             session.end("error", error)
         except Exception as error:  # ClientDisconnectedError, or an internal error
             session.fail(error)
+        finally:
+            self._receiver.close()
 
-    async def _read_to_end(
-        self, session: SessionProxy, audio: AudioFormat, messages: ReadAhead
-    ) -> None:
+    async def _read_to_end(self, session: SessionProxy, audio: AudioFormat) -> None:
         """Forward messages until `stop`. Raises ProtocolError and ClientDisconnectedError."""
         started_s = self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate  # s of audio received; bytes per s
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
         is_first = True
         while True:
-            message = await self._next_message(messages)
-            self._message_s = self._loop.time()
+            message = await self._receiver.next()
             if isinstance(message, bytes):
-                self._audio_s = self._message_s
                 if is_first and (name := file_format(message)):
                     advice = f"the audio is {name}, not PCM: decode it, or upload it as a file"
                     raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
@@ -287,16 +270,16 @@ class Connection:
                     raise self._too_long("s of audio")
                 self._log.record_audio(duration_s)
                 if session.is_full:
-                    await self._pause(session.wait_until_writable())
+                    await self._receiver.pause(session.wait_until_writable())
                 session.send(message)
                 # Faster audio is not an error: backpressure through the socket slows the client.
-                allowed_s = BURST_S + pace * (self._audio_s - started_s)
+                allowed_s = BURST_S + pace * (self._loop.time() - started_s)
                 if received_s > allowed_s:
-                    await self._pause(asyncio.sleep((received_s - allowed_s) / pace))
+                    await self._receiver.pause(asyncio.sleep((received_s - allowed_s) / pace))
                 continue
             match parsed := parse_message(message):
                 case Flush():
-                    await self._pause(session.wait_until_writable())
+                    await self._receiver.pause(session.wait_until_writable())
                     session.flush(parsed.id)
                 case Keepalive():
                     pass
@@ -308,42 +291,45 @@ class Connection:
                         ErrorCode.ALREADY_STARTED, "the session has started; open another socket"
                     )
 
-    async def _next_message(self, messages: ReadAhead) -> bytes | str:
-        limit_s = self._settings.idle_timeout_s
-        error = f"no message for {limit_s:g} s"
-        keepalive_s = self._audio_s + MAX_KEEPALIVE_S - self._loop.time()
-        if keepalive_s < limit_s:
-            limit_s, error = keepalive_s, f"no audio for {MAX_KEEPALIVE_S:g} s"
-        try:
-            async with asyncio.timeout(limit_s):
-                return message_payload(await messages.next())
-        except TimeoutError:
-            raise ProtocolError(ErrorCode.IDLE_TIMEOUT, error) from None
+    async def _watch(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
+        """End the audio when the service drains, or at a time limit."""
+        while True:
+            rest_s, error = self._next_limit()
+            if rest_s <= 0:
+                session.end("error", error)
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._service.draining.wait()
+                    session.end("draining")
+                    break
+        reader.cancel()
 
-    async def _pause(self, waiting: Awaitable[None]) -> None:
-        """Wait without processing messages. This time does not count as the client's idle time."""
-        started_s, self._is_paused = self._loop.time(), True
-        await waiting
-        self._message_s, self._is_paused = self._loop.time(), False
-        self._audio_s += self._message_s - started_s
+    def _next_limit(self) -> tuple[float, ProtocolError]:
+        """Return the seconds until the session ends if no message arrives, and its error then."""
+        code, idle_s = ErrorCode.IDLE_TIMEOUT, self._settings.idle_timeout_s
+        no_message = ProtocolError(code, f"no message for {idle_s:g} s")
+        no_audio = ProtocolError(code, f"no audio for {MAX_KEEPALIVE_S:g} s")
+        return min(
+            (self._end_s - self._loop.time(), self._too_long("s")),
+            (idle_s - self._receiver.idle_s, no_message),
+            (MAX_KEEPALIVE_S - self._receiver.without_audio_s, no_audio),
+            key=itemgetter(0),
+        )
 
     def _too_long(self, unit: str) -> ProtocolError:
         limit = f"session limit reached: {self._settings.max_session_s:g} {unit}"
         return ProtocolError(ErrorCode.SESSION_TOO_LONG, f"{limit}; open a new session")
 
-    async def _end_when_draining(self, session: SessionProxy, reader: asyncio.Task[None]) -> None:
-        await self._service.draining.wait()
-        session.end("draining")
-        reader.cancel()
-
-    async def _send(self, text: str) -> None:
-        """Send a message. Raises ProtocolError if the client does not read, and
+    async def _send(self, *messages: str) -> None:
+        """Send messages. Raises ProtocolError if the client does not read, and
         ClientDisconnectedError if it has disconnected."""
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await self._websocket.send_text(text)
+                for message in messages:
+                    await self._websocket.send_text(message)
         except TimeoutError:
-            message = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
-            raise ProtocolError(ErrorCode.SLOW_READER, message) from None
+            error = f"the client has read nothing for {SEND_TIMEOUT_S:g} s"
+            raise ProtocolError(ErrorCode.SLOW_READER, error) from None
         except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed the socket
             raise ClientDisconnectedError from None

@@ -1,9 +1,8 @@
 """Tests of the READMEs' examples with an installed wheel."""
 
-import os
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from glob import glob
 from importlib import metadata
 from pathlib import Path
 
@@ -37,25 +36,50 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_readme_examples_run(base_install: Path, home: Path, tmp_path: Path) -> None:
-    """Run the examples concurrently, each in a separate folder.
+IMPORT_ALL = """
+import importlib, pkgutil
+
+for name in ("service", "rse_transcribe", "model"):
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        need_extra = "import_tf tf_checkpoint export_onnx cluster".split()
+        if module.name.rpartition(".")[2] not in ("__main__", *need_extra):
+            importlib.import_module(module.name)
+try:
+    import model.export_onnx
+except SystemExit as error:
+    print(error)
+"""
+
+
+def test_readme_examples_and_all_modules_run(
+    base_install: Path, home: Path, tmp_path: Path
+) -> None:
+    """Run them in one process, because importing torch takes seconds. Each example has its folder.
 
     PDFs and the ONNX export need extras. tests/service/upload/test_score.py and
     tests/model/test_export_onnx.py test them.
     """
-    shell = {"PATH": f"{base_install}:{os.environ['PATH']}"}
-    assert "rse_transcribe" in code_blocks("python")
+    library = code_blocks("python")
+    assert "rse_transcribe" in library
     lines = {line.partition("  #")[0].rstrip() for line in code_blocks("console").splitlines()}
     assert {line.split()[0] for line in lines} == {"rse-transcribe", "python"}
-    commands = [["python", "-W", "error", "-c", code_blocks("python")]]
-    commands += [
-        ["bash", "-euc", line] for line in sorted(lines) if not re.search("export_onnx|pdf", line)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as workers:
-        folders = [shutil.copytree(home, tmp_path / str(n)) for n in range(len(commands))]
-        list(
-            workers.map(lambda line, folder: run(*line, folder=folder, **shell), commands, folders)
-        )
+    examples = [library]
+    for line in sorted(lines):
+        if not re.search("export_onnx|pdf|--help", line):
+            arguments = [
+                path
+                for argument in line.split()[1:]
+                for path in sorted(glob(argument, root_dir=home)) or [argument]
+            ]
+            examples.append(f"assert main({arguments}) == 0")
+    program = "import os\nfrom rse_transcribe.command import main\n"
+    for number, example in enumerate(examples):
+        folder = shutil.copytree(home, tmp_path / str(number))
+        program += f"os.chdir({str(folder)!r})\n{example}\n"
+    output = run(base_install / "python", "-W", "error", "-c", program + IMPORT_ALL)
+    assert output.endswith("onnx is missing: pip install 'rse-transcribe[onnx]'\n")
+    assert (tmp_path / "1" / "midi" / "take-1.mid").exists()
 
 
 def test_the_command_runs_as_a_link(base_install: Path, home: Path, tmp_path: Path) -> None:

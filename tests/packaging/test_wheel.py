@@ -1,4 +1,4 @@
-"""Tests of the wheel's contents and of a base install without extras."""
+"""Tests of the wheel's contents and of dependencies."""
 
 import re
 import sys
@@ -47,28 +47,6 @@ def test_every_direct_dependency_is_pinned() -> None:
     }
     pins = (REPOSITORY / "constraints.txt").read_text().lower().replace("_", "-")
     assert requirements - {"rse-transcribe"} <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))
-
-
-IMPORT_ALL = """
-import importlib, pkgutil
-
-for name in ("service", "rse_transcribe", "model"):
-    package = importlib.import_module(name)
-    for module in pkgutil.walk_packages(package.__path__, name + "."):
-        need_extra = "import_tf tf_checkpoint export_onnx cluster".split()
-        if module.name.rpartition(".")[2] not in ("__main__", *need_extra):
-            importlib.import_module(module.name)
-try:
-    import model.export_onnx
-except SystemExit as error:
-    print(error)
-"""
-
-
-def test_modules_import_in_a_base_install(base_install: Path, tmp_path: Path) -> None:
-    """The ONNX export names the missing extra instead."""
-    output = run(base_install / "python", "-c", IMPORT_ALL, folder=tmp_path)
-    assert output == "onnx is missing: pip install 'rse-transcribe[onnx]'\n"
 
 
 def test_the_microphone_client_does_not_import_torch() -> None:

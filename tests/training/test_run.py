@@ -1,7 +1,6 @@
 """Tests of the training command: presets, overrides, resuming and error messages."""
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -12,8 +11,7 @@ import pytest
 
 from model.commands import interruptible_imports
 from model.symbols import load_symbol_network
-from training.presets import COMMANDS, AlgorithmicRun
-from training.run import main, parse
+from training.run import main
 
 TINY = (
     "algorithmic --task addition --algorithmic.bins 8 --algorithmic.rse.maps 4 --loop.steps 4 "
@@ -43,20 +41,16 @@ def test_a_run_saves_weights_metrics_and_a_card(
     [
         ("musicnet", "--music.model.rse.maps 4 --music.batch-size 2 --music.validation-windows 8"),
         ("lambada", "--lambada.rse.maps 4 --lambada.made-up 20 --lambada.validation-passages 4"),
-        ("addition", " ".join(TINY[1:])),
     ],
 )
 def test_the_default_preset_needs_no_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str, options: str
 ) -> None:
     caplog.set_level("INFO")
-    command = "algorithmic" if task == "addition" else task
-    arguments = [command, *options.split(), "--loop.steps", "1", "--out", str(tmp_path)]
+    arguments = [task, *options.split(), "--loop.steps", "1", "--out", str(tmp_path)]
     assert main(arguments) == 0
     assert f"{task}, preset minute, data: synthetic" in caplog.messages
     assert f"step 0 of 1, folder {tmp_path}" in caplog.messages
-    has_tiny_network = any(text.startswith("888 parameters in") for text in caplog.messages)
-    assert has_tiny_network == (task == "addition")
 
 
 @pytest.mark.parametrize(
@@ -81,23 +75,6 @@ def test_errors_name_the_option_of_missing_data(
     assert main([*command.format(tmp_path).split(), "--out", str(run)]) == 1
     assert option in capsys.readouterr().err
     assert not run.exists()
-
-
-@pytest.mark.parametrize(
-    ("preset", "network"),
-    [("paper", "shuffle='released', init='released'"), ("paper-text", "shuffle='paper', init=")],
-)
-def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> None:
-    is_text = preset == "paper-text"
-    for task in COMMANDS:
-        run = parse([task, "--preset", preset])
-        assert network in repr(run)
-        assert run.loop.optimizer == ("radam" if is_text else "released")
-        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == is_text
-    for task, blocks in (("addition", 1), ("multiplication", 2)):
-        algorithmic = parse(["algorithmic", "--preset", preset, "--algorithmic.task", task])
-        assert isinstance(algorithmic, AlgorithmicRun)
-        assert (algorithmic.algorithmic.task, algorithmic.algorithmic.rse.blocks) == (task, blocks)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """Fixtures of all tests, and isolation from settings, proxies, terminals and random numbers."""
 
-import fcntl
 import os
 import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ctypes.util import find_library
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,30 +111,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningServer]":
     """Server like ``server`` whose model also classifies instruments, by loudness."""
     yield from _run_server(tmp_path_factory.mktemp("server"), "all")
-
-
-def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """Return a folder filled by ``make``. All processes of pytest-xdist share it."""
-    base = factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            partial = Path(tempfile.mkdtemp(dir=folder.parent))
-            make(partial)
-            partial.rename(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def live_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """ONNX graph of ``live``. The export takes 16 s."""
-    from model import export_onnx  # needs the extra `onnx`
-
-    def export(folder: Path) -> None:
-        assert export_onnx.main(["live", str(folder / "live.onnx")]) == 0
-
-    return make_once(tmp_path_factory, "onnx", export) / "live.onnx"
 
 
 @pytest.fixture(scope="session")

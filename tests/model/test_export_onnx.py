@@ -1,6 +1,9 @@
-"""Tests of the ONNX export: the graph's steps must reproduce torch's predictions."""
+"""Tests of the ONNX export: the graph's steps must reproduce torch's predictions, and the example
+host must detect notes with it."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -8,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.config import FRAMES, HOP, WINDOW, ModelConfig
+from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW, ModelConfig
 from model.storage import load
 from model.transcriber import TranscriptionModel
+from tests.fakes import tone_hz
 from tests.networks import FILTERBANK, STRIDED
+from tests.paths import REPOSITORY
 
 MAX_DIFFERENCE = 1e-4
 
@@ -27,6 +33,14 @@ def export_onnx() -> ModuleType:
     from model import export_onnx
 
     return export_onnx
+
+
+@pytest.fixture(scope="module")
+def live_onnx(export_onnx: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Exported graph of `live`."""
+    path = tmp_path_factory.mktemp("onnx") / "live.onnx"
+    assert export_onnx.main(["live", str(path)]) == 0
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +118,39 @@ def test_unknown_weights_cause_a_one_line_error(
     error = capsys.readouterr().err
     assert error.startswith("error: no weights 'nothing'")
     assert error.count("\n") == 1
+
+
+TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]  # (pitch, onset_s)
+RUN_WITHOUT_SERVICE_LIBRARIES = """
+import runpy, sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "model", "service", "scipy", "soundfile"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocker())
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_the_onnx_host_needs_numpy_and_onnxruntime_only(live_onnx: Path, tmp_path: Path) -> None:
+    time_s = np.arange(4 * SAMPLE_RATE) / SAMPLE_RATE
+    samples = np.zeros_like(time_s)
+    for pitch, onset_s in TUNE:  # decaying partials, similar to struck strings
+        age_s = np.maximum(0, time_s - onset_s)
+        for number in range(1, 7):
+            partial = np.sin(2 * np.pi * number * tone_hz(pitch) * age_s) / number
+            samples += 0.2 * np.exp(-3 * (1 + number / 2) * age_s) * partial
+    tune = tmp_path / "tune.wav"
+    soundfile.write(tune, samples, SAMPLE_RATE, subtype="PCM_16")
+    host: list[str | Path] = [sys.executable, "-c", RUN_WITHOUT_SERVICE_LIBRARIES]
+    host += [REPOSITORY / "clients" / "examples" / "onnx_host.py", live_onnx, tune]
+    run = subprocess.run(host, capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    rows = [line.split() for line in run.stdout.splitlines()]
+    notes = [(int(pitch), float(onset)) for onset, _, pitch in rows]
+    for pitch, onset_s in TUNE:
+        assert any(p == pitch and abs(t - onset_s) < 0.05 for p, t in notes), (pitch, notes)
+    assert len(notes) < 3 * len(TUNE)

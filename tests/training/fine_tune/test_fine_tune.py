@@ -1,6 +1,7 @@
 """Tests of fine-tuning a small network with a folder of recorded tones."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,7 +63,8 @@ def _short_runs(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> N
     monkeypatch.setattr("training.fine_tune.choose.FACTORS", (0.0, 1.0))
 
     def without_workers(config, size, _, seed):  # type: ignore[no-untyped-def]
-        return synth_stream(config, size, 0, seed)
+        small = replace(config, pool_excerpts=2, excerpt_s=5.0)
+        return synth_stream(small, size, 0, seed)
 
     monkeypatch.setattr("training.fine_tune.task.synth_stream", without_workers)
 

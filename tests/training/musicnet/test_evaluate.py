@@ -69,8 +69,6 @@ def test_the_paper_preset_trains_on_the_archive(
 def test_invalid_archives_cause_an_error_message(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run.main(arguments(tmp_path / "nowhere", tmp_path / "run")) == 1
-    assert "nowhere (--data-dir)" in capsys.readouterr().err
     assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
     error = capsys.readouterr().err
     assert "is not the MusicNet archive" in error

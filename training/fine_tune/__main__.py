@@ -210,7 +210,8 @@ def _trainer(
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )
-    own, validation = [item.taught for item in parts.train], choose.own_passages(parts.validation)
+    own = [recording.training_copy for recording in parts.train]
+    validation = choose.own_passages(parts.validation)
     rendered = options.rendered is not None
     task = FineTuneTask(config, own, collection.unlabelled, validation, rendered)
     assert isinstance(task.network, TranscriptionModel)

@@ -62,8 +62,8 @@ class UserRecording:
     """A recording that passed the checks."""
 
     recording: RealRecording  # labels shifted or aligned; for validation and test
-    taught: RealRecording
-    """For training: resampled to A4 = 440 Hz, with inexact onsets moved to the detected onsets."""
+    training_copy: RealRecording
+    """Resampled to A4 = 440 Hz, with inexact onsets moved to the detected onsets."""
     kind: Kind  # "performance" or "score"
     support: float  # share of the labelled notes whose onset is detected
     shift_s: float  # seconds that were added to the labels
@@ -168,8 +168,8 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRec
     written = aligned.notes.played_by(int(classes[0]) if len(classes) == 1 else UNKNOWN)
     uncertain = uncertain_regions(aligned, np.zeros(0), ornamented=False)
     checked = RealRecording(name, audio, written, uncertain)
-    taught = at_concert_pitch(checked, cents)
-    return UserRecording(checked, taught, "score", aligned_support, 0.0, cents)
+    copy = at_concert_pitch(checked, cents)
+    return UserRecording(checked, copy, "score", aligned_support, 0.0, cents)
 
 
 class Match(NamedTuple):
@@ -195,39 +195,48 @@ def _performance_recording(
     offset = np.maximum(shifted.offset, match.onset_s + 0.04)
     detected = shifted.replaced(onset=match.onset_s, offset=offset).where(inside)
     uncertain = checked.unknown if match.exact else inexact_ends(detected)
-    taught = at_concert_pitch(replace(checked, notes=detected, unknown=uncertain), cents)
-    return UserRecording(checked, taught, "performance", match.support, match.shift_s, cents)
+    copy = at_concert_pitch(replace(checked, notes=detected, unknown=uncertain), cents)
+    return UserRecording(checked, copy, "performance", match.support, match.shift_s, cents)
 
 
 def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     """Compare labels with onset probabilities, [frames, PITCHES]."""
-    reach = round(NEAR_S / frame_s)
-    detected = maximum_filter1d(onset, 2 * reach + 1, axis=0) >= MIN_ONSET_PROBABILITY
-    frame = np.rint(notes.onset / frame_s).astype(int)
-    lags = np.arange(-round(MAX_SHIFT_S / frame_s), round(MAX_SHIFT_S / frame_s) + 1)
-    supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
-    share = supported.mean(axis=1)
-    best = int(np.median(np.flatnonzero(share == share.max())))
-    contrast = supported[best] - supported.mean(axis=0)  # relative to chance
-    quarters = [part.mean() for part in np.array_split(contrast, 4)]
-    overall = float(contrast.mean())
-    fits = overall >= MIN_CONTRAST and min(quarters) >= QUARTER_CONTRAST * overall
-    shift_s = float(lags[best] * frame_s)
     peak, pitch = peaks(onset, 1, MIN_ONSET_PROBABILITY)[1:-1].nonzero()
     if not len(peak):
         return Match(0.0, 0.0, False, notes.onset, True)
     peak_s = np.asarray((peak + 1) * frame_s, np.float64) + PEAK_LEAD_S
-    at_s = notes.onset + shift_s
-    near = nearest(peak_s, pitch, at_s, notes.pitch.astype(np.int64), NEAR_S)
-    late_s = (peak_s[near] - at_s)[near >= 0]
-    middle_s = float(np.median(late_s)) if len(late_s) else 0.0
-    shift_s += middle_s
-    shift_s = shift_s if abs(shift_s) >= MIN_SHIFT_S else 0.0
+    support, shift_s, fits = _best_shift(notes, onset, frame_s)
+    label_s = notes.onset + shift_s
+    nearest_peak = nearest(peak_s, pitch, label_s, notes.pitch.astype(np.int64), NEAR_S)
+    is_detected = nearest_peak >= 0
+    detected_s = peak_s[nearest_peak[is_detected]]
+    late_s = detected_s - label_s[is_detected]
+    median_s = float(np.median(late_s)) if len(late_s) else 0.0
+    shift_s += median_s
+    if abs(shift_s) < MIN_SHIFT_S:
+        shift_s = 0.0
     onset_s = np.maximum(0, notes.onset + shift_s)
-    exact = not len(late_s) or bool(np.median(np.abs(late_s - middle_s)) <= INEXACT_S)
+    exact = not len(late_s) or bool(np.median(np.abs(late_s - median_s)) <= INEXACT_S)
     if not exact:
-        onset_s[near >= 0] = peak_s[near][near >= 0]
-    return Match(float(share[best]), shift_s, bool(fits), onset_s, exact)
+        onset_s[is_detected] = detected_s
+    return Match(support, shift_s, fits, onset_s, exact)
+
+
+def _best_shift(notes: Notes, onset: F32, frame_s: float) -> tuple[float, float, bool]:
+    """Return the share of labels that detected onsets support at the best constant shift, this
+    shift in seconds, and True if the support exceeds chance throughout the recording."""
+    near, farthest = round(NEAR_S / frame_s), round(MAX_SHIFT_S / frame_s)
+    detected = maximum_filter1d(onset, 2 * near + 1, axis=0) >= MIN_ONSET_PROBABILITY
+    frame = np.rint(notes.onset / frame_s).astype(int)
+    lags = np.arange(-farthest, farthest + 1)
+    supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
+    share = supported.mean(axis=1)
+    best = int(np.median(np.flatnonzero(share == share.max())))
+    contrast = supported[best] - supported.mean(axis=0)  # relative to chance
+    overall = float(contrast.mean())
+    weakest = min(float(quarter.mean()) for quarter in np.array_split(contrast, 4))
+    fits = overall >= MIN_CONTRAST and weakest >= QUARTER_CONTRAST * overall
+    return float(share[best]), float(lags[best] * frame_s), fits
 
 
 def inexact_ends(notes: Notes) -> F64:
@@ -324,4 +333,4 @@ def _cut(own: UserRecording, begin: float, end: float) -> UserRecording:
         _, notes, unknown = source.part(start, stop - start)
         return replace(source, audio=source.audio[start:stop], notes=notes, unknown=unknown)
 
-    return replace(own, recording=part(own.recording), taught=part(own.taught))
+    return replace(own, recording=part(own.recording), training_copy=part(own.training_copy))

@@ -78,43 +78,55 @@ def lowest_excess(excess: F64, bad: Bools) -> float:
 
 
 def gather(
-    engine: LocalEngine, passage: Passage, settings: TrackerSettings, notes: int
+    engine: LocalEngine, passage: Passage, settings: TrackerSettings, first_note: int
 ) -> OnsetPeaks:
-    """Return the peaks of a passage. notes: number of labelled notes in earlier passages."""
+    """Return the peaks of a passage whose labels are certain and whose excess is not negative.
+    first_note: number of labelled notes in earlier passages."""
     truth = truth_of(passage)
-    frame_s = truth.frame_s
-    last_age = full_lookahead_age(engine.config)
-    heads = engine.config.outputs
-    tracker = AnytimeTracker(settings, frame_s, heads, last_age)
-    peaks: list[tuple[int, int, int, float]] = []  # newest frame, row, pitch, probability
-    full: list[F32] = []
-    for newest, window in every_window(engine, passage.audio, tracker.columns, last_age):
-        peaks.extend((newest, *peak) for peak in tracker.onset_peaks(window))
-        full.append(window[:, tracker.columns - 1 - last_age].copy())
-    late = estimated_notes(
-        detect_notes(settings, np.stack(full[last_age:], axis=1), frame_s, heads).notes
-    )
-    table = np.array(peaks).reshape(-1, 4)
+    frame_s, heads = truth.frame_s, engine.config.outputs
+    cells, probability, full = _predicted_peaks(engine, passage, settings, frame_s)
+    newest, frame, pitch = cells.T
     # The threshold that applies once the tracker has recognised the instruments.
     counts = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
     threshold = settings.onset_threshold_for(counts)
-    excess = logit(np.clip(table[:, 3], 1e-6, 1 - 1e-6)) - logit(threshold)
-    ends, rows, pitches = table[:, :3].astype(int).T
-    frames = ends - last_age + rows
-    kept = (frames >= 0) & (frames < len(full) - last_age) & (excess >= 0)
-    kept[kept] &= truth.is_labelled(frames[kept] * frame_s, pitches[kept])
-    end, row, pitch, frame = (column[kept] for column in (ends, rows, pitches, frames))
-    onset_s = truth.notes.onset
-    note = nearest(onset_s, truth.notes.pitch, frame * frame_s, pitch, ONSET_TOLERANCE_S)
-    near_s = (_NEAR_FRAMES + 0.5) * frame_s
-    same = nearest(late.onset, late.pitch, frame * frame_s, pitch, near_s)
+    excess = logit(np.clip(probability, 1e-6, 1 - 1e-6)) - logit(threshold)
+    selected = (frame >= 0) & (frame < full.shape[1]) & (excess >= 0)
+    selected[selected] &= truth.is_labelled(frame[selected] * frame_s, pitch[selected])
+    newest, frame, pitch = cells[selected].T
+    peak_s, onset_s = frame * frame_s, truth.notes.onset
+    note = nearest(onset_s, truth.notes.pitch, peak_s, pitch, ONSET_TOLERANCE_S)
+    late = estimated_notes(detect_notes(settings, full, frame_s, heads).notes)
+    late_note = nearest(late.onset, late.pitch, peak_s, pitch, (_NEAR_FRAMES + 0.5) * frame_s)
     return OnsetPeaks(
-        age=last_age - row,
-        excess=excess[kept],
-        new_false=(note < 0) & (same < 0),
-        note=np.where(note < 0, -1, note + notes),
-        waited=end - onset_s[note] / frame_s if len(onset_s) else end.astype(float),
+        age=newest - frame,
+        excess=excess[selected],
+        new_false=(note < 0) & (late_note < 0),
+        note=np.where(note < 0, -1, note + first_note),
+        waited=newest - onset_s[note] / frame_s if len(onset_s) else newest.astype(float),
     )
+
+
+def _predicted_peaks(
+    engine: LocalEngine, passage: Passage, settings: TrackerSettings, frame_s: float
+) -> tuple[I64, F64, F32]:
+    """Compute every window of a passage in mode ``anytime``.
+
+    Returns:
+        The newest frame of the window, the frame and the pitch of each onset peak, [n, 3].
+        The probability of each onset peak, [n].
+        The probabilities with the full look-ahead, [heads, frames, PITCHES].
+    """
+    last_age = full_lookahead_age(engine.config)
+    tracker = AnytimeTracker(settings, frame_s, engine.config.outputs, last_age)
+    oldest = tracker.columns - 1 - last_age  # column of the frame with the full look-ahead
+    peaks: list[tuple[int, int, int, float]] = []
+    full: list[F32] = []
+    for newest, window in every_window(engine, passage.audio, tracker.columns, last_age):
+        for row, pitch, probability in tracker.onset_peaks(window):
+            peaks.append((newest, newest - last_age + row, pitch, probability))
+        full.append(window[:, oldest].copy())
+    table = np.array(peaks).reshape(-1, 4)
+    return table[:, :3].astype(np.int64), table[:, 3], np.stack(full[last_age:], axis=1)
 
 
 def full_lookahead_age(config: ModelConfig) -> int:

@@ -55,21 +55,21 @@ def sources(synth: SynthConfig) -> Sources:
         "voices": _grouped((voice.get("speaker") or voice["singer"], voice) for voice in voices),
         "phrases": _grouped((phrase["class"], phrase) for phrase in read("phrases.json")),
         "scores": [
-            {"attribution": where, "licence": licence, "pieces": count}
-            for (where, licence), count in sorted(scores.items())
+            {"attribution": origin, "licence": licence, "pieces": count}
+            for (origin, licence), count in sorted(scores.items())
         ],
     }
     if synth.real_root is not None:
         entries = json.loads((synth.real_root / "index.json").read_text())
-        used = [e for e in entries if e.get("score") or e.get("label_kind")]
-        real = {e["id"]: e for e in used if e["id"] not in synth.real_left_out}
-        written = {
+        labelled = [e for e in entries if e.get("score") or e.get("label_kind")]
+        recordings = {e["id"]: e for e in labelled if e["id"] not in synth.real_left_out}
+        recorded_scores = {
             name: {key: _required(entry, f"score_{key}") for key in ("attribution", "licence")}
-            for name, entry in real.items()
+            for name, entry in recordings.items()
             if entry.get("score")
         }
-        groups["recordings"] = _grouped(real.items())
-        groups["recorded_scores"] = _grouped(written.items())
+        groups["recordings"] = _grouped(recordings.items())
+        groups["recorded_scores"] = _grouped(recorded_scores.items())
     return groups
 
 
@@ -80,8 +80,8 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
         licence = re.sub(r", see [^)]*", "", _required(entry, "licence"))  # other documents
         groups.setdefault((_required(entry, "attribution"), licence), {})[name] = None
     return [
-        {"attribution": who, "licence": licence, "instruments": list(names)}
-        for (who, licence), names in groups.items()
+        {"attribution": attribution, "licence": licence, "instruments": list(names)}
+        for (attribution, licence), names in groups.items()
     ]
 
 
@@ -101,24 +101,29 @@ def attributions(by_weights: dict[str, Sources]) -> str:
         "`training.shipping.ship` writes this page.",
         "",
     ]
-    for heading, alike in (("Share-alike licences", True), ("Other licences", False)):
+    for heading, is_share_alike in (("Share-alike licences", True), ("Other licences", False)):
         page += [f"## {heading}", ""]
         for group, title in TITLES.items():
-            sources: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+            uses: dict[str, list[tuple[str, dict[str, Any]]]] = {}  # by attribution and licence
             for weights, groups in by_weights.items():
-                for one in groups.get(group, []):
-                    if shares_alike(one) == alike:
-                        source = f"{one['attribution']} ({one['licence']})"
-                        sources.setdefault(source, []).append((weights, one))
-            page += [f"{title}:", ""] if sources else []
-            for source, uses in sources.items():
-                names = dict.fromkeys(chain(*(one.get("instruments", []) for _, one in uses)))
-                what = ", ".join(names) or f"{max(one['pieces'] for _, one in uses)} pieces"
-                users = dict.fromkeys(weights for weights, _ in uses)
-                some = f" [{', '.join(users)}]" if len(users) < len(by_weights) else ""
-                page.append(f"- {source}: {what}{some}")
-            page += [""] if sources else []
+                for source in groups.get(group, []):
+                    if shares_alike(source) == is_share_alike:
+                        origin = f"{source['attribution']} ({source['licence']})"
+                        uses.setdefault(origin, []).append((weights, source))
+            if uses:
+                lines = [_attribution(origin, uses[origin], len(by_weights)) for origin in uses]
+                page += [f"{title}:", "", *lines, ""]
     return "\n".join(page)
+
+
+def _attribution(origin: str, uses: list[tuple[str, dict[str, Any]]], weights_count: int) -> str:
+    """Return a line with a source's origin, its instruments or number of pieces, and the weights
+    that used it, unless all did. uses: pairs of the name of weights and the source."""
+    names = dict.fromkeys(chain(*(source.get("instruments", []) for _, source in uses)))
+    contents = ", ".join(names) or f"{max(source['pieces'] for _, source in uses)} pieces"
+    users = dict.fromkeys(weights for weights, _ in uses)
+    suffix = f" [{', '.join(users)}]" if len(users) < weights_count else ""
+    return f"- {origin}: {contents}{suffix}"
 
 
 def shares_alike(source: dict[str, Any]) -> bool:

@@ -76,12 +76,12 @@ def test_performance_labels_and_scores_are_distinguished(folder: Path) -> None:
         assert own.support > 0.9
         assert not own.recording.notes.velocity.any()  # The labels have no velocities.
     assert fits.shift_s == hand.shift_s == 0
-    assert fits.taught is not hand.taught
-    assert np.array_equal(fits.taught.notes.onset, fits.recording.notes.onset)
+    assert fits.training_copy is not hand.training_copy
+    assert np.array_equal(fits.training_copy.notes.onset, fits.recording.notes.onset)
     # Manual labels are inexact: training uses detected onsets, and tests use the labels.
     assert hand.kind == "performance"
     assert np.abs(hand.recording.notes.onset - onsets_s).max() > 0.03
-    assert hand.taught.notes.onset == pytest.approx(onsets_s, abs=0.02)
+    assert hand.training_copy.notes.onset == pytest.approx(onsets_s, abs=0.02)
     assert late.shift_s == pytest.approx(-0.3, abs=0.02)
     assert len(score.recording.unknown)
     assert len(collection.unlabelled) == 1
@@ -131,7 +131,7 @@ def test_the_ends_of_a_few_recordings_are_used_for_validation() -> None:
     assert set(names([*train, *test])) == set("012345")
     for first, second in zip(train, validation, strict=True):
         assert len(first.recording.audio) == 3 * len(second.recording.audio)
-        assert len(first.taught.audio) == len(first.recording.audio)
+        assert len(first.training_copy.audio) == len(first.recording.audio)
 
 
 def test_one_recording_is_split_by_time() -> None:

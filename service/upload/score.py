@@ -16,6 +16,7 @@ from anyio import to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from service.access.keys import SCOPE_KEY
@@ -108,16 +109,23 @@ async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -
         limited = LimitedBody(request, state, MAX_BYTES)
         received = await Request(request.scope, limited.receive).body()
         try:
-            body = ScoreRequest.model_validate_json(received)
+            # In a thread, because thousands of notes would block the event loop. Pickling them
+            # for the process would block it too, so the process validates the bytes again.
+            body = await run_in_threadpool(ScoreRequest.model_validate_json, received)
         except ValidationError as error:
             errors = [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
             raise RequestValidationError(errors) from None
-        score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
+        score = partial(_score_of, received)
         rendered = await render_score(request, state, score, query.form, query.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)
     headers = file_name(body.title, f".{query.form}")
     return Response(rendered, media_type=_MEDIA[query.form], headers=headers)
+
+
+def _score_of(received: bytes) -> ScoreDocument:
+    body = ScoreRequest.model_validate_json(received)
+    return ScoreDocument(body.notes, body, body.title, body.beats, body.pedal)
 
 
 async def render_score(

@@ -1,7 +1,11 @@
-"""Test that the event loop never waits for the model."""
+"""Tests that the event loop waits neither for the model nor for the validation of notes."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
+import pytest
+
+from service.upload.score import ScoreRequest
 from tests.fakes import GatedTranscriber
 from tests.service.apps import ADDRESS, START, of_type, send, serving, sound_file, stop
 
@@ -27,3 +31,23 @@ def test_requests_are_served_while_the_model_runs() -> None:
             assert upload.result(60).status_code == 200
         finally:
             model.gate.set()
+
+
+def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate = Event(), Event()
+    validate = ScoreRequest.model_validate_json
+
+    def wait_and_validate(data: bytes) -> ScoreRequest:
+        entered.set()
+        assert gate.wait(30)
+        return validate(data)
+
+    monkeypatch.setattr(ScoreRequest, "model_validate_json", wait_and_validate)
+    body = {"notes": [{"onset_s": 1, "offset_s": 2, "pitch": 60}]}
+    with serving() as (client, _), ThreadPoolExecutor(1) as pool:
+        score = pool.submit(client.post, "/score?form=musicxml", json=body)
+        assert entered.wait(30)
+        assert client.get("/healthz").status_code == 200
+        assert not score.done()
+        gate.set()
+        assert score.result(60).status_code == 200

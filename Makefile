@@ -5,7 +5,7 @@ PORT ?= 8000
 # Recordings with labels, for the accuracy benchmark.
 SHARED ?= ../shared
 LOOKAHEADS_MS ?= 50 100 190 372
-# Weights. Default: in benchmarks of speed those that a service runs on this machine, otherwise live.
+# Weights. Default: benchmarks of speed use the weights that a service selects on this machine, others live.
 MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
@@ -35,7 +35,7 @@ help: ## list the targets
 serve: $(VENV)/.installed ## set up once, then start the service on $(HOST):$(PORT)
 	@exec $(PY) -m service --host $(HOST) --port $(PORT)
 
-# Tests start many processes. Without a cache each of them would compile the sources.
+# Tests start many processes. Without cached bytecode each process would compile the sources.
 test: lint ## format check, lint, types, tests
 	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 

@@ -20,7 +20,7 @@ from clients.client import TranscriptionClient
 from clients.events import TranscriptionError
 from clients.midi import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
-from service.protocol.command_line import add_result_options, refuse_existing, write_atomically
+from service.protocol.command_line import add_result_options, check_not_existing, write_atomically
 from service.protocol.options import Encoding, Mode
 from service.protocol.server_messages import NoteOn, Pedal
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
         parser.error(f"--midi {args.midi}: expected a file in an existing folder")
     outputs = [path for path in (args.midi, args.save) if path is not None]
     try:
-        refuse_existing(outputs, args.force)
+        check_not_existing(outputs, args.force)
     except FileExistsError as error:
         parser.error(str(error))
     try:

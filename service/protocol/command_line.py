@@ -52,7 +52,7 @@ def one_line(text: object) -> str:
     )
 
 
-def refuse_existing(files: Iterable[Path], force: bool) -> None:
+def check_not_existing(files: Iterable[Path], force: bool) -> None:
     """Raise FileExistsError if a file is a folder, or exists and ``force`` is False."""
     for file in files:
         if file.is_dir():

@@ -33,17 +33,17 @@ const filter = new NoteFilter();
 const midi = new MidiOut();
 const archive = new Archive();
 export const stage = new Stage(filter);
-const editor = new Editor({ player: stage.player, filter, say });
+const editor = new Editor({ player: stage.player, filter, showStatus });
 new EditGestures($("roll"), editor, stage.roll);
-beatTools({ editor, player: stage.player, say });
+beatTools({ editor, player: stage.player, showStatus });
 practiseBar({ editor, filter });
 const choices = new RequestOptions();
 const takes = new TakeList($("takes-panel"), $("takes"), filter);
-new ScoreView({ stage, filter, say });
-const livePanel = new LivePanel({ stage, takes, say, filter, midi, choices });
-const uploadsPanel = new UploadsPanel({ stage, takes, say, choices });
+new ScoreView({ stage, filter, showStatus });
+const livePanel = new LivePanel({ stage, takes, showStatus, filter, midi, choices });
+const uploadsPanel = new UploadsPanel({ stage, takes, showStatus, choices });
 
-function say(message, trouble = false) {
+function showStatus(message, trouble = false) {
   // Setting the same text again would make screen readers repeat it.
   if ($("status").textContent !== message) $("status").textContent = message;
   $("status").classList.toggle("trouble", trouble);
@@ -60,7 +60,7 @@ function settle() {
   stage.enable({ busy, following });
   $("file").disabled = following;
   $("takes").inert = busy;
-  say(STATUS[state]);
+  showStatus(STATUS[state]);
 }
 
 livePanel.addEventListener("change", settle);
@@ -69,7 +69,7 @@ uploadsPanel.addEventListener("open", ({ detail }) => livePanel.state === "idle"
 store.subscribe(["take"], () => archive.follow(store.get("take")));
 takes.addEventListener("add", ({ detail }) => archive.follow(detail, true));
 archive.addEventListener("trouble", ({ detail }) => {
-  say(detail, true);
+  showStatus(detail, true);
   $("takes-kept").textContent = detail;
 });
 archive.addEventListener("kept", () => ($("takes-kept").textContent = KEPT));
@@ -90,7 +90,7 @@ takes.addEventListener("delete", ({ detail }) => {
 takes.addEventListener("again", ({ detail: { name, recording } }) =>
   uploadsPanel.add([recording.file(name)]),
 );
-stage.player.addEventListener("trouble", ({ detail }) => say(detail, true));
+stage.player.addEventListener("trouble", ({ detail }) => showStatus(detail, true));
 stage.player.addEventListener("note", ({ detail }) => {
   midi.programs = stage.take.programs;
   midi.play(detail.note, detail.inSeconds);
@@ -99,7 +99,7 @@ stage.player.addEventListener("pedal", ({ detail }) => midi.pedal(detail.down, d
 stage.player.addEventListener("pause", () => midi.silence());
 
 filterPanel(filter);
-midiPanel(midi, say, choices);
+midiPanel(midi, showStatus, choices);
 settle();
 export const restored = archive.load().then((kept) => {
   for (const take of kept) takes.add(take);

@@ -21,10 +21,10 @@ from rse_transcribe import __version__
 from rse_transcribe.files import FORMATS, MIDI, STDIO, find_recordings, targets
 from service.protocol.command_line import (
     add_result_options,
+    check_not_existing,
     check_writable,
     escape_names,
     one_line,
-    refuse_existing,
 )
 from service.score import SCORES
 
@@ -172,7 +172,7 @@ def _is_ready(path: Path, target: Path, force: bool) -> bool:
         if target != STDIO:
             target.parent.mkdir(parents=True, exist_ok=True)
             check_writable(target)
-            refuse_existing([target], force)
+            check_not_existing([target], force)
     except OSError as error:
         _report(_message(path, error))
         return False

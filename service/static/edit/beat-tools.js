@@ -5,7 +5,7 @@ import { store } from "../state/store.js";
 import { doubled, halved, MIN_TAPS, tapped, withDownbeatAt, withMetre, withTap } from "./beats.js";
 import { changeBeats } from "./commands.js";
 
-export function beatTools({ editor, player, say }) {
+export function beatTools({ editor, player, showStatus }) {
   let taps = [];
   const change = (label, make) => {
     const { beats } = store.get("take");
@@ -13,13 +13,13 @@ export function beatTools({ editor, player, say }) {
     show();
   };
   const tap = () => {
-    if (!player.playing) return say("Press Play, then tap along with the beat.", true);
+    if (!player.playing) return showStatus("Press Play, then tap along with the beat.", true);
     taps = withTap(taps, player.position);
-    if (taps.length < MIN_TAPS) return say(`Keep tapping: ${taps.length}`);
+    if (taps.length < MIN_TAPS) return showStatus(`Keep tapping: ${taps.length}`);
     const take = store.get("take");
     const beats = tapped(taps, take.duration, Number($("metre").value) || 4);
     editor.run(changeBeats("Tapped tempo", take.beats, beats), { again: taps.length > MIN_TAPS });
-    say(`${Math.round((60 * (taps.length - 1)) / (taps.at(-1) - taps[0]))} beats a minute`);
+    showStatus(`${Math.round((60 * (taps.length - 1)) / (taps.at(-1) - taps[0]))} beats a minute`);
     show();
   };
   const show = () => {
@@ -29,7 +29,7 @@ export function beatTools({ editor, player, say }) {
   };
   const press = (id, act) => $(id).addEventListener("click", act);
   press("tap", tap);
-  press("one-here", () => change("One", (beats) => withDownbeatAt(beats, player.position)));
+  press("one-here", () => change("Downbeat", (beats) => withDownbeatAt(beats, player.position)));
   press("beats-half", () => change("Half the tempo", halved));
   press("beats-double", () => change("Twice the tempo", doubled));
   $("metre").addEventListener("change", () =>

@@ -17,12 +17,12 @@ const FREE_STEP_S = 0.02; // without a grid
 export class Editor {
   #player;
   #filter;
-  #say;
+  #showStatus;
 
-  constructor({ player, filter, say }) {
+  constructor({ player, filter, showStatus }) {
     this.#player = player;
     this.#filter = filter;
-    this.#say = say;
+    this.#showStatus = showStatus;
     const press = (id, act) => $(id).addEventListener("click", act);
     press("edit", () => this.#setEditing());
     press("undo", () => this.undo());
@@ -94,14 +94,14 @@ export class Editor {
     const { done } = this.#take.history;
     const command = this.#take.undo();
     if (!command) return;
-    this.#say(`Undone: ${command.label.toLowerCase()}. ${done.length ? "" : "This is the transcription without edits."}`);
+    this.#showStatus(`Undone: ${command.label.toLowerCase()}. ${done.length ? "" : "This is the transcription without edits."}`);
     this.#after(command);
   }
 
   redo() {
     const command = this.#take.redo();
     if (!command) return;
-    this.#say(`Redone: ${command.label.toLowerCase()}.`);
+    this.#showStatus(`Redone: ${command.label.toLowerCase()}.`);
     this.#after(command);
   }
 

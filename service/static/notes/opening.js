@@ -42,8 +42,8 @@ export function takeOfJson(data, name) {
   take.pedal = (data.pedal ?? []).map(({ onset_s, offset_s }) => ({ onset: onset_s, offset: offset_s }));
   take.beats = data.beats ?? [];
   take.programs = data.programs ?? take.programs;
-  if (data.heard) {
-    take.notes = take.restoreEdits(data.heard.notes.map(noteOf), data.heard.beats ?? take.beats);
+  if (data.transcribed) {
+    take.notes = take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats ?? take.beats);
   }
   return take;
 }

@@ -28,7 +28,7 @@ export function jsonOf(take, filter) {
   const { name, duration, beats, programs } = take;
   const document = { name, duration_s: duration, least, notes, pedal: rowsOf(take.pedal), beats, programs };
   // The transcribed notes are included, so that edits can be undone when the file is opened again.
-  if (take.edited) document.heard = { notes: rowsOf(take.heard.notes), beats: take.heard.beats };
+  if (take.edited) document.transcribed = { notes: rowsOf(take.transcribed.notes), beats: take.transcribed.beats };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 

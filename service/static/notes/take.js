@@ -28,7 +28,7 @@ export class Take extends EventTarget {
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // true if it was saved as a file
     this.history = new History(); // edits
-    this.heard = null; // {notes, beats} before the first edit
+    this.transcribed = null; // {notes, beats} before the first edit
     this.stored = false; // true if some revision is stored in this browser
     this.kept = false; // true if the current revision is stored in this browser
     this.revision = 0; // number of changes
@@ -56,7 +56,7 @@ export class Take extends EventTarget {
   /** Run a command of `edit/commands.js`. `again`: replace the last command if it is of the same kind, during a drag. */
   edit(command, { again = false } = {}) {
     if (this.live) return;
-    this.heard ??= { notes: this.notes, beats: this.beats };
+    this.transcribed ??= { notes: this.notes, beats: this.beats };
     if (again && this.history.done.at(-1)?.label === command.label) this.#run(this.history.undo());
     this.#run(command);
     this.history.push(command);
@@ -75,7 +75,7 @@ export class Take extends EventTarget {
   /** Set the transcribed notes and beats of an edited take. Return the notes. */
   restoreEdits(notes, beats) {
     const present = this.notes;
-    this.heard = { notes, beats };
+    this.transcribed = { notes, beats };
     this.history.push(restore(notes, present, [beats, this.beats]));
     this.revision += 1;
     return present;
@@ -89,8 +89,8 @@ export class Take extends EventTarget {
 
   /** Restore the transcribed notes and beats, as an edit that can be undone. */
   restoreTranscription() {
-    if (!this.heard) return;
-    this.edit(restore(this.notes, this.heard.notes, [this.beats, this.heard.beats]));
+    if (!this.transcribed) return;
+    this.edit(restore(this.notes, this.transcribed.notes, [this.beats, this.transcribed.beats]));
   }
 
   #step(command) {

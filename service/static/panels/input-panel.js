@@ -44,7 +44,7 @@ export class InputPanel {
   end() {
     this.#source = null;
     this.#meter.reset();
-    this.#say("");
+    this.#showHint("");
   }
 
   /** Handle a chunk of the source, as the worklet posts it. Return a warning, or "". */
@@ -53,7 +53,7 @@ export class InputPanel {
     this.#silentS = peak < SILENCE ? this.#silentS + samples / this.#source.rate : 0;
     this.#listChannels(channels);
     const hint = `Only channel ${onlyChannel + 1} is used: ${ONLY_REASONS[onlyReason]}`;
-    this.#say(onlyReason ? hint : this.#source.processing);
+    this.#showHint(onlyReason ? hint : this.#source.processing);
     return this.#silentS >= SILENT_S ? NO_SOUND : "";
   }
 
@@ -84,7 +84,7 @@ export class InputPanel {
     this.#source.channel = Number($("channel").value || -1);
   }
 
-  #say(message) {
+  #showHint(message) {
     if ($("input-hint").textContent !== message) $("input-hint").textContent = message;
     $("input-hint").hidden = !message;
   }

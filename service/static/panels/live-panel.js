@@ -12,7 +12,7 @@ const LATE = `The notes are more than ${LATE_S} s late, so MIDI out is paused.`;
 export class LivePanel extends EventTarget {
   #stage;
   #takes;
-  #say;
+  #showStatus;
   #filter;
   #midi;
   #choices;
@@ -23,11 +23,11 @@ export class LivePanel extends EventTarget {
   #late = false;
   #screen = null; // wake lock of the screen
 
-  constructor({ stage, takes, say, filter, midi, choices }) {
+  constructor({ stage, takes, showStatus, filter, midi, choices }) {
     super();
     this.#stage = stage;
     this.#takes = takes;
-    this.#say = say;
+    this.#showStatus = showStatus;
     this.#filter = filter;
     this.#midi = midi;
     this.#choices = choices;
@@ -70,7 +70,7 @@ export class LivePanel extends EventTarget {
     } catch (error) {
       if (live !== this.#live) return; // the take was abandoned
       this.#end();
-      this.#say(error.message, true);
+      this.#showStatus(error.message, true);
       return;
     }
     if (live !== this.#live) return;
@@ -130,7 +130,7 @@ export class LivePanel extends EventTarget {
   #changed() {
     this.dispatchEvent(new Event("change"));
     const message = this.#notice || (this.#late && LATE) || this.#silent;
-    if (message && (this.#notice || this.state === "listening")) this.#say(message, true);
+    if (message && (this.#notice || this.state === "listening")) this.#showStatus(message, true);
   }
 
   #showTrouble(silent) {

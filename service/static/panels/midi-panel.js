@@ -3,7 +3,7 @@
 import { MidiOut } from "../notes/midi-out.js";
 import { $ } from "../page.js";
 
-export function midiPanel(midi, say, choices) {
+export function midiPanel(midi, showStatus, choices) {
   if (!MidiOut.supported) {
     $("midi-connect").disabled = true;
     $("midi-hint").textContent = "This browser does not support MIDI; Chrome, Edge and Firefox do.";
@@ -20,7 +20,7 @@ export function midiPanel(midi, say, choices) {
       : "No MIDI port found. Connect a synthesiser, or open a virtual port for your DAW.";
   };
   $("midi-connect").addEventListener("click", () =>
-    midi.open().then(list, (error) => say(error.message, true)),
+    midi.open().then(list, (error) => showStatus(error.message, true)),
   );
   $("midi-port").addEventListener("change", () => {
     midi.choose($("midi-port").value);

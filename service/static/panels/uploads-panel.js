@@ -15,15 +15,15 @@ export class UploadsPanel extends EventTarget {
   #rows = new Map(); // job -> row
   #stage;
   #takes;
-  #say;
+  #showStatus;
   #choices;
 
-  constructor({ stage, takes, say, choices }) {
+  constructor({ stage, takes, showStatus, choices }) {
     super();
     this.#choices = choices;
     this.#stage = stage;
     this.#takes = takes;
-    this.#say = say;
+    this.#showStatus = showStatus;
     this.#uploads.addEventListener("change", ({ detail }) => this.#changed(detail));
     $("file").addEventListener("change", () => {
       this.add($("file").files);
@@ -55,13 +55,13 @@ export class UploadsPanel extends EventTarget {
       this.#takes.add(take);
       this.dispatchEvent(new CustomEvent("open", { detail: take }));
     } catch (error) {
-      this.#say(error.message, true);
+      this.#showStatus(error.message, true);
     }
   }
 
   #transcribe(files) {
     if (!files.length) return;
-    if ($("file").disabled) this.#say("Stop listening first, then drop the recording again.", true);
+    if ($("file").disabled) this.#showStatus("Stop listening first, then drop the recording again.", true);
     else this.#uploads.add([...files], this.#choices.options);
   }
 
@@ -83,7 +83,7 @@ export class UploadsPanel extends EventTarget {
       if (state !== "failed") this.#removeRow(job);
     }
     this.dispatchEvent(new Event("change"));
-    if (message && ["failed", "done"].includes(state)) this.#say(`${file.name}: ${message}`, true);
+    if (message && ["failed", "done"].includes(state)) this.#showStatus(`${file.name}: ${message}`, true);
   }
 
   #addRow(job) {

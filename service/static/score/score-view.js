@@ -18,7 +18,7 @@ const MIN_WIDTH = 900; // minimum width in tenths of a mm
 export class ScoreView {
   #stage;
   #filter;
-  #say;
+  #showStatus;
   #tabs = [$("tab-roll"), $("tab-score")];
   #page = $("score-page");
   #take = null;
@@ -33,10 +33,10 @@ export class ScoreView {
   #now = -1; // marked time in seconds
   #sounding = []; // ids of marked notes
 
-  constructor({ stage, filter, say }) {
+  constructor({ stage, filter, showStatus }) {
     this.#stage = stage;
     this.#filter = filter;
-    this.#say = say;
+    this.#showStatus = showStatus;
     const tabs = this.#tabs;
     for (const [at, tab] of tabs.entries()) {
       tab.addEventListener("click", () => this.#choose(tab.value));
@@ -195,9 +195,9 @@ export class ScoreView {
       });
       save(blob, `${stemOf(take)}.${form}`);
       if (form === "pdf" && this.#score?.undrawable)
-        this.#say(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
+        this.#showStatus(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
     } catch (error) {
-      if (error.name !== "AbortError") this.#say(error.message, true);
+      if (error.name !== "AbortError") this.#showStatus(error.message, true);
     }
   }
 

@@ -120,10 +120,10 @@ export class LiveTake extends EventTarget {
     this.#socket = socket;
     this.#listen(socket);
     source.addEventListener("chunk", ({ detail }) => this.#chunk(detail));
-    source.addEventListener("notice", ({ detail }) => this.#say(detail));
+    source.addEventListener("notice", ({ detail }) => this.#notify(detail));
     socket.open();
     source.start();
-    setTimeout(() => this.state === "connecting" && this.#say(WAITING), 1000 * NOTICE_AFTER_S);
+    setTimeout(() => this.state === "connecting" && this.#notify(WAITING), 1000 * NOTICE_AFTER_S);
   }
 
   stop() {
@@ -150,7 +150,7 @@ export class LiveTake extends EventTarget {
     this.#judgeLateness();
     if (!this.#take.recording.add(pcm, samples) && !this.#recordingFull) {
       this.#recordingFull = true;
-      this.#say("The recording has reached its maximum length; transcription continues.");
+      this.#notify("The recording has reached its maximum length; transcription continues.");
     }
     this.#socket.send(pcm, samples);
   }
@@ -162,7 +162,7 @@ export class LiveTake extends EventTarget {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
       take.programs = ready.instruments ?? {};
-      this.#say("");
+      this.#notify("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
       this.#restorePedal();
@@ -182,22 +182,22 @@ export class LiveTake extends EventTarget {
       this.#judgeLateness();
       if (this.#overloaded && this.#behind <= CAUGHT_UP_S) {
         this.#overloaded = false;
-        this.#say("");
+        this.#notify("");
       }
       this.#emit("progress");
     });
     on("warning", ({ message }) => {
       const text = WARNINGS.find(([pattern]) => pattern.test(message))?.[1] ?? message;
       this.#overloaded = text === OVERLOADED;
-      this.#say(text);
+      this.#notify(text);
     });
     on("quiet", () => {
       this.#stall();
-      this.#say("The server is not responding. Your audio is buffered.");
+      this.#notify("The server is not responding. Your audio is buffered.");
     });
     on("reply", () => {
       take.stalled = false;
-      this.#say("");
+      this.#notify("");
     });
     on("sounding", (keys) => this.#closeAllBut(keys));
     on("stall", () => this.#stall());
@@ -210,7 +210,7 @@ export class LiveTake extends EventTarget {
       if (plays) this.#enter("reconnecting");
       const why = (message || "The connection was lost").replace(/\.$/, "");
       const kept = plays ? " What you play is kept." : "";
-      this.#say(`${why}; trying again in ${Math.ceil(seconds)} s (${attempt}).${kept}`);
+      this.#notify(`${why}; trying again in ${Math.ceil(seconds)} s (${attempt}).${kept}`);
     });
     on("end", ({ done, message }) => this.#finish(done, message));
   }
@@ -250,7 +250,7 @@ export class LiveTake extends EventTarget {
     const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
-    if (message) this.#say(message);
+    if (message) this.#notify(message);
     this.#emit("finish");
   }
 
@@ -259,7 +259,7 @@ export class LiveTake extends EventTarget {
     this.#emit("state");
   }
 
-  #say(message) {
+  #notify(message) {
     this.#emit("notice", message);
   }
 

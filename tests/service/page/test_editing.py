@@ -160,7 +160,7 @@ def test_hidden_notes_can_be_deleted(tab: Tab, recording: Path) -> None:
     tab.upload(recording)
     tab.slide("#least-length", 450)
     tab.press("Edit")
-    tab.press("Delete what is hidden")
+    tab.press("Delete hidden notes")
     tab.slide("#least-length", 0)
     expect(tab.page.locator("#note-count")).to_have_text("2 notes")
 

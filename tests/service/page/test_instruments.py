@@ -77,7 +77,7 @@ def test_chosen_instruments_apply_to_recordings_and_sessions(ensemble_tab: Tab, 
     page.locator("#players summary").click()
     tab.upload(trio)
     assert legend(tab) == LEGEND
-    instruments = page.get_by_role("group", name="May play")
+    instruments = page.get_by_role("group", name="Allowed instruments")
     for name in ("viola", "flute"):
         instruments.get_by_role("button", name=name, exact=True).click()
     expect(page.locator("#players-chosen")).to_have_text("viola, flute")

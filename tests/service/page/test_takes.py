@@ -139,9 +139,9 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     assert pitches_of(midi) == raised
     state = """async () => {
       const { take } = (await import('./app.js')).stage;
-      const { heard, recording } = take;
-      return [take.notes.map(({ pitch }) => pitch), heard?.notes.map(({ pitch }) => pitch) ?? null,
-        Boolean(recording)];
+      const { transcribed, recording } = take;
+      const pitches = (notes) => notes.map(({ pitch }) => pitch);
+      return [pitches(take.notes), transcribed && pitches(transcribed.notes), Boolean(recording)];
     }"""
     page.set_input_files("#file", [json_file])
     expect(page.locator("#takes li")).to_have_count(2)

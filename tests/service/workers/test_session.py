@@ -73,7 +73,7 @@ def test_audio_faster_than_real_time_is_not_late(engine: LocalEngine) -> None:
     performance = Performance(engine, 6.0)
     for chunk in range(50):
         performance.feed(chunk, performance.start_s + 0.01 * chunk)
-    # After 1 s a listener would have heard 1 s, although 5 s have arrived and none is computed.
+    # After 1 s, real-time playback is at 1 s. 5 s have arrived, and none of them is computed.
     assert not performance.session.is_catching_up(performance.start_s + 1.0)
     assert performance.session.is_catching_up(performance.start_s + 1.0 + OVERLOAD_LAG_S)
 

@@ -43,6 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # each run uses different examples.
 hypothesis.settings.register_profile(
     "patient",
+    max_examples=50,
     deadline=None,
     derandomize=os.environ.get("RSE_FUZZ_INPUTS", "0") == "0",
     database=None,

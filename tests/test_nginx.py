@@ -33,7 +33,7 @@ from tests.service.nginx import nginx
 from tests.service.servers import TONES, RunningServer, server_starter, wait_until
 from tests.service.upload.test_real_uploads import FILE_HEAD, flac
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 TIMEOUTS: dict[str, Any] = {"open_timeout": TIMEOUT_S, "ping_timeout": TIMEOUT_S}
 REPEATS = 3
 PERIOD_S = 2.0

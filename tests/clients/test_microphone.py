@@ -234,9 +234,10 @@ async def test_a_full_disk_loses_no_notes(
 
 CLIENT_PROGRAM = """
 import os, signal, sys, traceback
-from clients import microphone
+from clients import microphone, session
 from tests.clients.fake_devices import FakePort, FakeSounddevice
 
+session.OPEN_TIMEOUT_S = microphone.STALL_TIMEOUT_S = 60.0
 url, midi, error_path = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # pytest's process may ignore it
 os.open(os.ttyname(0), os.O_RDWR)  # makes this the controlling terminal of the session

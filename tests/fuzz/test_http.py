@@ -91,7 +91,7 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # test_decoder.py
 @pytest.mark.timeout(3600)
-@inputs(min_count=120, share=0.06)
+@inputs(min_count=80, share=0.06)
 @given(request_fields=REQUESTS | UPLOADS | SCORES)
 def test_any_request_has_a_documented_response(
     client: TestClient, request_fields: dict[str, Any]

@@ -89,7 +89,7 @@ def test_batches_equal_single_windows(config: ModelConfig, sizes: list[int], ste
 
 
 @EACH_CONFIG
-@pytest.mark.parametrize("step", [1, 3, 8])
+@pytest.mark.parametrize("step", [1, 8])
 def test_preroll_restores_the_streaming_state(config: ModelConfig, step: int) -> None:
     """After ``preroll_hops``, streams with different starts have identical bits."""
     _, fast = plain_and_fast_networks(config)

@@ -237,7 +237,7 @@ import os, signal, sys, traceback
 from clients import microphone, session
 from tests.clients.fake_devices import FakePort, FakeSounddevice
 
-session.OPEN_TIMEOUT_S = microphone.STALL_TIMEOUT_S = 60.0
+session.OPEN_TIMEOUT_S = microphone.STALL_TIMEOUT_S = microphone.TOO_LATE_S = 60.0
 url, midi, error_path = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # pytest's process may ignore it
 os.open(os.ttyname(0), os.O_RDWR)  # makes this the controlling terminal of the session

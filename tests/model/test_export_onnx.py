@@ -120,7 +120,7 @@ def test_unknown_weights_cause_a_one_line_error(
     assert error.count("\n") == 1
 
 
-TUNE = [(60, 0.5), (64, 1.0), (67, 1.5), (72, 2.0), (55, 2.5)]  # (pitch, onset_s)
+TUNE = [(60, 0.5), (67, 1.0), (55, 1.5)]  # (pitch, onset_s)
 RUN_WITHOUT_SERVICE_LIBRARIES = """
 import runpy, sys
 
@@ -136,7 +136,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_the_onnx_host_needs_numpy_and_onnxruntime_only(live_onnx: Path, tmp_path: Path) -> None:
-    time_s = np.arange(4 * SAMPLE_RATE) / SAMPLE_RATE
+    time_s = np.arange(5 * SAMPLE_RATE // 2) / SAMPLE_RATE
     samples = np.zeros_like(time_s)
     for pitch, onset_s in TUNE:  # decaying partials, similar to struck strings
         age_s = np.maximum(0, time_s - onset_s)

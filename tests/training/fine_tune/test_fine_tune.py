@@ -25,9 +25,8 @@ from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
 from training.fine_tune.task import OWN, FineTuneTask
 from training.loop.loop import LoopConfig, Trainer
-from training.music.families import recorded_passage
 from training.music.losses import DistillationConfig, Teacher
-from training.music.notes import FRAME_UNKNOWN, notes_of
+from training.music.notes import notes_of
 from training.music.real import RealRecording
 from training.music.synth.config import SynthConfig
 from training.music.synth.dataset import empty_batch, synth_stream
@@ -251,13 +250,6 @@ def test_the_factor_is_limited_by_losses_of_other_families(monkeypatch: pytest.M
     voice |= {0.5: 0.47, 0.75: 0.47}
     # The mean does not decrease, but the voice loses too much.
     assert choose.choose_factor(first, second, {})[0] == 0.25
-
-
-def test_notes_cut_by_a_passage_are_marked_unknown() -> None:
-    long_note = (57, 0.5, 5.0)
-    passage = recorded_passage(recording([long_note, *tones(1)]), 3 * SAMPLE_RATE, 2 * SAMPLE_RATE)
-    assert (passage.unknown[:, 3] == FRAME_UNKNOWN).any()
-    assert passage.notes.onset.min() >= 0
 
 
 def test_comparisons_have_bootstrap_intervals() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.config import PITCHES
+from model.config import CENTS, PITCHES
 from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
 from service.notes.monophonic import PIANO
@@ -17,6 +17,7 @@ from service.notes.tracker_settings import LineSettings, TrackerSettings
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
 ALL_HEADS = (*HEADS, "pedal", PIANO, "offset")
+SINGER_HEADS = (*HEADS, CENTS)
 Probabilities = NDArray[np.float32]
 
 
@@ -24,13 +25,9 @@ def track(
     probabilities: Probabilities,
     settings: TrackerSettings | None = None,
     heads: tuple[str, ...] = HEADS,
-    sizes: Iterable[int] = (),
 ) -> list[NoteEvent]:
-    """Return the events of a note tracker. Frames arrive in blocks of ``sizes``, then the rest."""
-    tracker = NoteTracker(settings or TrackerSettings(), FRAME_S, heads)
-    blocks = np.split(probabilities, np.cumsum(list(sizes)), axis=1)
-    events = [event for block in blocks for event in push(tracker, block)]
-    return events + tracker.finish(probabilities.shape[1])
+    """Return the events of a note tracker."""
+    return run_tracker(NoteTracker(settings or TrackerSettings(), FRAME_S, heads), probabilities)
 
 
 def push(tracker: Tracker, block: Probabilities) -> list[NoteEvent]:
@@ -108,6 +105,19 @@ def add_note(
     probabilities[2, triangle > 0, pitch] = velocity / 127
 
 
+def sung(curve: NDArray[np.float64], confidence: float = 0.8) -> Probabilities:
+    """Return the outputs for a voice whose MIDI pitch per frame is ``curve``; NaN is silence. Its
+    probability is spread over the two nearest semitones, as a network predicts it."""
+    probs = silence(len(curve), len(SINGER_HEADS))
+    for frame, pitch in enumerate(curve):
+        if not np.isnan(pitch):
+            low, share = int(pitch), pitch % 1
+            probs[0, frame, low : low + 2] = confidence * (1 - share), confidence * share
+            nearest = round(pitch)
+            probs[3, frame, nearest] = 0.5 + (pitch - nearest) / 2
+    return probs
+
+
 def check_events(events: Iterable[NoteEvent], settings: TrackerSettings, frames: int) -> None:
     """Check the properties that events of any probabilities of ``frames`` frames have."""
     open_notes: dict[int, NoteEvent] = {}
@@ -178,6 +188,26 @@ def melodies(draw: st.DrawFn) -> Probabilities:
         out[0, onset : onset + length, pitch] = rng.random()
         out[1, onset, pitch] = rng.random()
         out[4, onset : onset + length] = rng.random() < 0.1
+    return out
+
+
+@st.composite
+def songs(draw: st.DrawFn) -> Probabilities:
+    """Draw a voice with steps, glides, vibrato and silences, and sometimes a second voice."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    curve = np.zeros(0)
+    while len(curve) < draw(st.integers(0, 300)):
+        target, length = rng.uniform(50, 70), int(rng.integers(3, 60))
+        start = curve[-1] if len(curve) and rng.random() < 0.5 else target
+        part = np.interp(np.arange(length), [0, length / 3], [start, target])
+        part = part + rng.uniform(0, 1) * np.sin(np.arange(length) / rng.uniform(1, 4))
+        curve = np.append(curve, part if rng.random() < 0.8 else np.full(length, np.nan))
+    out = sung(curve, rng.uniform(0.1, 1))
+    out[0] *= rng.random((out.shape[1], 1)) ** draw(st.sampled_from([0, 0.3, 1]))
+    out[1] = out[0] * rng.random(out[0].shape) ** 3
+    for _ in range(draw(st.integers(0, 2))):
+        onset = int(rng.integers(0, max(1, out.shape[1])))
+        out[0, onset : onset + 12, int(rng.integers(72, PITCHES))] = 0.9
     return out
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from tests.service.notes.synthetic_notes import (
     ALL_HEADS,
     FRAME_S,
     HEADS,
+    SINGER_HEADS,
     Probabilities,
     add_note,
     check_events,
@@ -30,6 +31,7 @@ from tests.service.notes.synthetic_notes import (
     random_probabilities,
     run_tracker,
     silence,
+    songs,
     spans,
     track,
     tracker_settings,
@@ -284,46 +286,65 @@ def test_piano_is_tracked_as_polyphonic() -> None:
 
 # -- properties for any probabilities --------------------------------------------------------------
 
-Case = tuple[Probabilities, TrackerSettings]
-cases = st.tuples(random_probabilities(), tracker_settings) | st.tuples(melodies(), line_settings)
+
+class Case(NamedTuple):
+    """Probabilities of polyphonic music, of a melody, or of a singer, and their tracker."""
+
+    probabilities: Probabilities
+    settings: TrackerSettings
+    heads: tuple[str, ...]
+    is_sung: bool
+
+    def open(self) -> NoteTracker:
+        tracker = NoteTracker(self.settings, FRAME_S, self.heads)
+        if self.is_sung:
+            tracker.set_instrument_weights({"voice": 5.0})
+        return tracker
 
 
-def open_tracker(case: Case) -> NoteTracker:
-    return NoteTracker(case[1], FRAME_S, ALL_HEADS)
+cases = (
+    st.tuples(random_probabilities(), tracker_settings, st.just(ALL_HEADS), st.just(False))
+    | st.tuples(melodies(), line_settings, st.just(ALL_HEADS), st.just(False))
+    | st.tuples(songs(), st.just(MONOPHONIC), st.just(SINGER_HEADS), st.just(True))
+).map(lambda fields: Case(*fields))
 
 
 @settings(max_examples=50)
-@given(cases, st.sampled_from([ALL_HEADS, HEADS, HEADS[:2]]))
-def test_events_of_any_probabilities_are_valid(case: Case, heads: tuple[str, ...]) -> None:
-    probabilities, settings = case
-    events = track(probabilities[: len(heads)], settings, heads)
-    check_events(events, settings, probabilities.shape[1])
+@given(cases, st.integers(2, len(ALL_HEADS)))
+def test_events_of_any_probabilities_are_valid(case: Case, heads: int) -> None:
+    case = case._replace(probabilities=case.probabilities[:heads], heads=case.heads[:heads])
+    events = run_tracker(case.open(), case.probabilities)
+    check_events(events, case.settings, case.probabilities.shape[1])
     onsets_s = [event.time_s for event in events if event.kind == "note_on"]
-    assert onsets_s == sorted(onsets_s) or settings.line
+    assert onsets_s == sorted(onsets_s) or case.settings.line
 
 
 @settings(max_examples=50)
 @given(cases, st.lists(st.integers(0, 9), max_size=30))
 def test_block_sizes_do_not_change_events(case: Case, sizes: list[int]) -> None:
-    assert track(case[0], case[1], ALL_HEADS, sizes) == run_tracker(open_tracker(case), case[0])
+    tracker = case.open()
+    blocks = np.split(case.probabilities, np.cumsum(sizes, dtype=int), axis=1)
+    events = [event for block in blocks for event in push(tracker, block)]
+    events += tracker.finish(case.probabilities.shape[1])
+    assert events == run_tracker(case.open(), case.probabilities)
 
 
 @settings(max_examples=50)
 @given(cases, st.floats(0, 1), st.integers(0, 3))
 def test_resume_changes_no_event(case: Case, share: float, extra_frames: int) -> None:
-    frames = case[0].shape[1]
-    blocks = np.split(case[0], range(1, frames), axis=1)
-    check_resume(lambda: open_tracker(case), blocks, int(share * frames), extra_frames, frames)
+    frames = case.probabilities.shape[1]
+    blocks = np.split(case.probabilities, range(1, frames), axis=1)
+    check_resume(case.open, blocks, int(share * frames), extra_frames, frames)
 
 
 @settings(max_examples=50)
-@given(cases, st.integers(0, 120))
+@given(cases, st.integers(0, 200))
 def test_events_are_decided_within_the_guaranteed_delay(case: Case, cut: int) -> None:
     """Events do not depend on frames that are later than the maximum delay of their kind."""
-    cut = min(cut, case[0].shape[1])
-    tracker = open_tracker(case)
-    early = push(tracker, case[0][:, :cut])
-    expected = run_tracker(open_tracker(case), case[0])
+    cut = min(cut, case.probabilities.shape[1])
+    tracker = case.open()
+    early = push(tracker, case.probabilities[:, :cut])
+    expected = run_tracker(case.open(), case.probabilities)
     assert early == expected[: len(early)]
     max_delay = {"note_on": tracker.on_delay_frames, "note_off": tracker.off_delay_frames}
     for event in expected[len(early) :]:  # too late for a decision in frame cut - 1

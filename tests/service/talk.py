@@ -10,6 +10,12 @@ from tests.service.apps import PITCHES, START, check_notes, chunks, melody, midi
 from tests.service.servers import RunningServer
 
 AUDIO = pcm16(melody())
+HANDSHAKE = (
+    b"GET /ws/transcribe HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+"""Request that opens a websocket, for clients that then break its rules."""
 
 
 class ServerSession:

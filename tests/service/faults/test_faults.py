@@ -11,15 +11,10 @@ import httpx
 import pytest
 
 from tests.service.servers import TONES, RunningServer, StartServer, wait_until
-from tests.service.talk import AUDIO, ServerSession, check_transcription, connect_to
+from tests.service.talk import AUDIO, HANDSHAKE, ServerSession, check_transcription, connect_to
 
 CLIENTS = 50
 POOL_THREADS = min(32, (os.cpu_count() or 1) + 4)  # asyncio keeps these for blocking calls
-HANDSHAKE = (
-    "GET /ws/transcribe HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
-    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 UPLOAD = (
     "POST /transcribe HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 4000000\r\n"
     "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
@@ -66,7 +61,7 @@ async def disconnect_abruptly(server: RunningServer, rng: random.Random) -> None
     """Start a session or an upload, and reset the connection at a random moment."""
     match rng.randrange(6):
         case 0:
-            request = HANDSHAKE.format(port=server.port).encode()
+            request = HANDSHAKE
             await reset_after(server, request, rng.randrange(len(request) + 1))
         case 1:
             request = UPLOAD.format(port=server.port).encode() + bytes(2_000_000)
@@ -83,9 +78,7 @@ async def disconnect_abruptly(server: RunningServer, rng: random.Random) -> None
                 socket.transport.abort()
 
 
-async def test_disconnected_clients_leak_no_resources(
-    start_server: StartServer,
-) -> None:
+async def test_disconnected_clients_leak_no_resources(start_server: StartServer) -> None:
     server = start_server(*TONES, RSE_MAX_SESSIONS=str(CLIENTS))
     await check_transcription(server)
     await wait_until(lambda: Resources.of(server).sessions == 0, lambda: Resources.of(server))

@@ -70,9 +70,7 @@ def thread_pool(load: Any = load) -> WorkerPool:
     return WorkerPool(WorkerConfig(load=load, model="", device="cpu"), cores=1, processes=False)
 
 
-async def test_killed_workers_do_not_change_a_recording(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_killed_workers_do_not_change_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SEGMENT_FRAMES", 512)
     with LocalEngine(load("", "cpu"), workers=1) as engine:
         notes, frames = transcribe_samples(engine, SAMPLES, FAKE_RATE_HZ)
@@ -164,9 +162,7 @@ async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.Mo
     await pool.close()
 
 
-async def test_worker_that_does_not_load_times_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_LOAD_S", 0.1)
     pool = thread_pool(load_never)
     with pytest.raises(EngineError, match="did not load"):

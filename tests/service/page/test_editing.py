@@ -156,15 +156,6 @@ def test_note_list_is_edited_by_keyboard(tab: Tab, recording: Path) -> None:
     assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
 
 
-def test_hidden_notes_can_be_deleted(tab: Tab, recording: Path) -> None:
-    tab.upload(recording)
-    tab.slide("#least-length", 450)
-    tab.press("Edit")
-    tab.press("Delete hidden notes")
-    tab.slide("#least-length", 0)
-    expect(tab.page.locator("#note-count")).to_have_text("2 notes")
-
-
 COMMANDS = """async ([seed, count]) => {
   const { add, applied, History, inverse, join, move, remove, split, stretch, louder } =
     await import('./edit/commands.js');

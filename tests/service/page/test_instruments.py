@@ -9,18 +9,9 @@ import pytest
 import soundfile
 from playwright.sync_api import Browser, expect
 
-from model.config import INSTRUMENTS
 from model.instruments import PROGRAMS
-from service.protocol.midi_file import PEDAL_INSTRUMENTS
 from tests.fakes import play
-from tests.service.page.browser import (
-    IDLE,
-    Tab,
-    fresh_tab,
-    notes_of,
-    pitches_of,
-    save_download,
-)
+from tests.service.page.browser import IDLE, Tab, fresh_tab, notes_of, pitches_of, save_download
 from tests.service.servers import RunningServer
 
 RATE_HZ = 22_050
@@ -109,19 +100,6 @@ def test_files_contain_the_audible_instruments(
     assert all(part.program == PROGRAMS[part.name] for part in parts)
     (piano,) = [part for part in parts if part.name == "piano"]
     assert [(c.number, c.value) for c in piano.control_changes] == [(64, 127), (64, 0)]
-
-
-def test_page_has_every_instrument_of_the_service(ensemble_tab: Tab) -> None:
-    colour_count, pedalled = ensemble_tab.run(
-        """async (names) => {
-          const { colourOf, hasPedal } = await import('./notes/instruments.js');
-          const colours = names.map((name) => colourOf(name, 0.6));
-          return [new Set(colours).size, names.filter(hasPedal)];
-        }""",
-        list(INSTRUMENTS),
-    )
-    assert colour_count == len(INSTRUMENTS)
-    assert tuple(pedalled) == PEDAL_INSTRUMENTS
 
 
 def test_hidden_tab_plays_midi_out_with_pedal(ensemble_tab: Tab, trio: Path) -> None:

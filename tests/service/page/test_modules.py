@@ -8,8 +8,9 @@ import numpy as np
 import pretty_midi
 import pytest
 
+from model.config import INSTRUMENTS
 from service.audio.pcm import BLOCKS_PER_S, Downmix
-from service.protocol.midi_file import FRAME_S
+from service.protocol.midi_file import FRAME_S, PEDAL_INSTRUMENTS
 from service.protocol.midi_file import midi_file as service_midi_file
 from service.score.quantise import QuantisedNote
 from service.score.staves import hands
@@ -117,17 +118,18 @@ def test_downmix_equals_that_of_the_service(bench: Tab, channels: int) -> None:
     np.testing.assert_allclose(mono, Downmix(8_000)(sound), atol=1e-6)
 
 
-def test_file_names_and_instrument_labels(bench: Tab) -> None:
-    names = bench.run(
+def test_page_has_every_instrument_of_the_service(bench: Tab) -> None:
+    colour_count, pedalled, labels = bench.run(
         """async (names) => {
-          const { stemOf } = await import('./notes/saving.js');
-          const { instrumentOf, labelOf } = await import('./notes/instruments.js');
-          const labels = ['plucked', 'violin'].map(labelOf);
-          return [names.map((name) => stemOf({ name })), labels, instrumentOf('Guitar')];
+          const { colourOf, hasPedal, labelOf } = await import('./notes/instruments.js');
+          const colours = names.map((name) => colourOf(name, 0.6));
+          return [new Set(colours).size, names.filter(hasPedal), names.map(labelOf)];
         }""",
-        ["Mr. Brightside", "take 2.flac", "a/b.c"],
+        list(INSTRUMENTS),
     )
-    assert names == [["Mr. Brightside", "take 2", "a.b.c"], ["guitar", "violin"], "plucked"]
+    assert colour_count == len(INSTRUMENTS)
+    assert tuple(pedalled) == PEDAL_INSTRUMENTS
+    assert {"guitar", "violin"} < set(labels)
 
 
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:

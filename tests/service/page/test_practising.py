@@ -106,12 +106,16 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
     for _ in range(4):
         tab.press("Undo")
     assert tab.run(BEATS) == before
-    # The score uses the edited beats.
+    # The score has the edited beats and notes.
     page.locator("#metre").select_option("3")
+    page.locator("#roll").focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("ArrowUp")
     with page.expect_request("**/score*") as request:
         page.get_by_role("tab", name="Score").click()
     sent = request.value.post_data_json or {}
     assert {beat["beats_per_bar"] for beat in sent["beats"]} == {3}
+    assert [note["pitch"] for note in sent["notes"]] == [58, 70, 82, 70] * 4
 
 
 BEAT_FUNCTIONS = """async () => {

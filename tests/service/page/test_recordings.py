@@ -39,7 +39,9 @@ def test_recording_has_the_notes_of_the_server(
     assert sound.read_bytes() == recording.read_bytes()
 
 
-def test_filters_apply_to_views_and_files(tab: Tab, recording: Path, tmp_path: Path) -> None:
+def test_filters_apply_to_views_and_files_and_select_notes_to_delete(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
     tab.upload(recording)
     page = tab.page
     page.locator("summary", has_text="List").click()
@@ -55,6 +57,11 @@ def test_filters_apply_to_views_and_files(tab: Tab, recording: Path, tmp_path: P
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", str(len(notes)))
     tab.slide("#least-confidence", 0)
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "4")
+    tab.slide("#least-length", 450)
+    tab.press("Edit")
+    tab.press("Delete what is hidden")
+    tab.slide("#least-length", 0)
+    expect(page.locator("#note-count")).to_have_text("2 notes")
 
 
 def test_each_recording_becomes_a_take(tab: Tab, recording: Path, tmp_path: Path) -> None:
@@ -92,9 +99,10 @@ def test_each_recording_becomes_a_take(tab: Tab, recording: Path, tmp_path: Path
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "4")
 
 
-def test_file_can_be_dropped_anywhere(tab: Tab, tmp_path: Path) -> None:
-    path = tmp_path / "one tone.wav"
-    soundfile.write(path, play(TONES[:1], 1.4, 8000), 8000)
+def test_dropped_file_with_cancelling_channels_is_reported(tab: Tab, tmp_path: Path) -> None:
+    path = tmp_path / "reversed.wav"
+    left = play(TONES[:2], 2.0, 8000)
+    soundfile.write(path, np.column_stack([left, -left]), 8000)
     shown_and_hidden = tab.run(
         """(bytes) => {
           const dataTransfer = new DataTransfer();
@@ -109,7 +117,8 @@ def test_file_can_be_dropped_anywhere(tab: Tab, tmp_path: Path) -> None:
     assert shown_and_hidden == [True, True]
     expect(tab.page.locator("#takes li")).to_have_count(1)
     expect(tab.page.locator("#take-name")).to_have_text("dropped.wav")
-    expect(tab.page.locator("#note-count")).to_have_text("1 note")
+    expect(tab.page.locator("#note-count")).to_have_text("2 notes")
+    expect(tab.page.locator("#status")).to_contain_text("dropped.wav: its channels cancel each")
 
 
 def test_playback_follows_the_recording(tab: Tab, long_recording: Path) -> None:
@@ -147,15 +156,6 @@ def test_playback_follows_the_recording(tab: Tab, long_recording: Path) -> None:
     expect(page.locator("#position")).to_have_text("1:02.0")
     page.wait_for_selector("#play[aria-label=Play]")
     expect(page.locator("#length")).to_have_text("/ 1:02.0")
-
-
-def test_cancelling_channels_are_reported(tab: Tab, tmp_path: Path) -> None:
-    path = tmp_path / "reversed.wav"
-    left = play(TONES[:2], 2.0, 8000)
-    soundfile.write(path, np.column_stack([left, -left]), 8000)
-    tab.upload(path)
-    expect(tab.page.locator("#status")).to_contain_text("reversed.wav: its channels cancel each")
-    expect(tab.page.locator("#note-count")).to_have_text("2 notes")
 
 
 def test_marked_passage_is_looped(tab: Tab, long_recording: Path) -> None:

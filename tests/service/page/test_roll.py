@@ -29,7 +29,10 @@ def test_roll_is_controlled_by_keyboard_and_pointer(tab: Tab, long_recording: Pa
     page.wait_for_selector("#roll[data-sounding='A5']")
 
 
-def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
+def test_controls_have_names_and_the_page_fits_the_screen(tab: Tab, recording: Path) -> None:
+    """With a long name of a take, the page must not scroll sideways. The roll must be high enough
+    to read, and the buttons large enough for fingers."""
+    page = tab.page
     tab.upload(recording)
     nameless = tab.run(
         """() => [...document.querySelectorAll('button, input, select, progress, canvas')]
@@ -38,13 +41,6 @@ def test_every_control_has_a_name(tab: Tab, recording: Path) -> None:
           .map((e) => e.outerHTML)"""
     )
     assert nameless == []
-
-
-def test_page_fits_the_screen(tab: Tab, recording: Path) -> None:
-    """With a long name of a take, the page must not scroll sideways. The roll must be high enough
-    to read, and the buttons large enough for fingers."""
-    page = tab.page
-    tab.upload(recording)
     tab.press(f"Rename: {recording.name}")
     page.keyboard.type("Prelude in E flat major, op. 28 no. 19, in the hall, second try")
     page.keyboard.press("Enter")
@@ -121,11 +117,7 @@ def test_wheel_and_touch_zoom_and_scroll(tab: Tab, long_recording: Path) -> None
     tab.touch("touchStart", (x - 60, y - 50), (x + 60, y + 50))
     for step in range(1, 5):
         d = 20 * step
-        tab.touch(
-            "touchMove",
-            (x - 60 - d, y - 50 - d),
-            (x + 60 + d, y + 50 + d),
-        )
+        tab.touch("touchMove", (x - 60 - d, y - 50 - d), (x + 60 + d, y + 50 + d))
     tab.touch("touchEnd", (x - 140, y - 130))
     tab.touch("touchEnd")
     pinched = tab.view

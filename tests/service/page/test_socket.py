@@ -66,6 +66,8 @@ def test_resumes_from_the_last_checkpoint(bench: Tab) -> None:
         first.say(noteOn(0, 0.1));
         first.say(progress(point(250, 8, [{ note_id: 0 }]), 0.4));
         first.say(noteOn(1, 0.45));
+        first.say({ type: 'error', code: 'internal', message: 'no worker', retryable: true });
+        first.say({ type: 'note_off', note_id: 1, pitch: 60, time_s: 0.5 }); // will be sent again
         first.fail();
         say(100);
         const second = await nextSocket(2);

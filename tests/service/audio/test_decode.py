@@ -200,15 +200,6 @@ def test_edit_list_delays_the_audio(duration_ms: int, silence_ms: int) -> None:
     np.testing.assert_array_equal(decode(file), expected)
 
 
-def test_sample_array_decodes_and_rejects_no_samples() -> None:
-    samples = noise(channels=2)
-    with AudioDecoder(SampleArray(samples, RATE_HZ)) as decoder:
-        assert decoder.header_duration_s == len(samples) / RATE_HZ
-        np.testing.assert_array_equal(np.concatenate(list(decoder)), samples.mean(axis=1))
-    with pytest.raises(ProtocolError, match="no audio"):
-        AudioDecoder(SampleArray(samples[:0], RATE_HZ))
-
-
 @pytest.mark.parametrize("has_duration", [True, False])
 def test_too_long_recording_is_rejected(has_duration: bool) -> None:
     """The decoder rejects a header duration immediately. Otherwise it counts the samples."""
@@ -322,8 +313,7 @@ PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001
 
 
 @pytest.mark.parametrize(
-    "data",
-    [PNG, b"no sound", b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n", b"MATLAB 5.0 MAT-file" * 40],
+    "data", [PNG, b"no sound", b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n", b"MATLAB 5.0 MAT-file" * 40]
 )
 def test_files_without_audio_are_rejected(data: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ProtocolError, match="not a readable audio file"):

@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.audio.pcm import (
-    BLOCKS_PER_S,
-    MAX_AMPLITUDE,
-    BadAudioError,
-    Downmix,
-    PcmDecoder,
-)
+from service.audio.pcm import BLOCKS_PER_S, MAX_AMPLITUDE, BadAudioError, Downmix, PcmDecoder
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 RATE_HZ = 8_000

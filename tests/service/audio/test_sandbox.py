@@ -50,7 +50,7 @@ def write_m4a(path: Path, claimed_samples: int) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def stop_server() -> Iterator[None]:
     yield
     sandbox.stop_server()
@@ -77,6 +77,7 @@ def test_crafted_file_allocates_little_memory(
     with path.open("rb") as file, pytest.raises(ProtocolError) as error:
         with kind(file) as decoder:
             list(decoder)
+    sandbox.stop_server()  # so that its children count
     assert error.value.code.status == 422
     after_kb = [resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)]
     assert after_kb[0] - before_kb[0] < 100 * 1024
@@ -110,6 +111,7 @@ def test_packets_of_progress_are_skipped(tmp_path: Path, monkeypatch: pytest.Mon
 def test_descriptors_above_1023_are_supported(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+    sandbox.stop_server()  # so that it starts with these descriptors
     with contextlib.ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
         file = stack.enter_context(write_stereo(tmp_path / "a.wav").open("rb"))
@@ -124,7 +126,7 @@ def test_closing_early_stops_the_child(tmp_path: Path) -> None:
         decoder = SandboxedDecoder(file)
         decoder.close()
         decoder.close()
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while Path(f"/proc/{decoder.pid}").exists() and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert not Path(f"/proc/{decoder.pid}").exists()

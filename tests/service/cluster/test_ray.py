@@ -50,9 +50,7 @@ def expected() -> list[dict[str, Any]]:
         return notes(perform(client, AUDIO)[1])
 
 
-def test_serve_yaml_has_valid_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_serve_yaml_has_valid_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     (application,) = yaml.safe_load(CONFIG.read_text())["applications"]
     variables = dict(application["runtime_env"]["env_vars"])
     assert variables.pop("RELEASE")  # any value

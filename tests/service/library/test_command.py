@@ -78,20 +78,22 @@ def test_existing_files_are_replaced_only_with_force(
     assert pitches_of(target.read_bytes()) == PITCHES
 
 
-def test_standard_output_is_csv(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main([str(album / "one.wav"), "-o", "-"]) == 0
+def test_standard_input_becomes_csv_on_standard_output(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (album / "one.wav").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert command.main(["-", "-o", "-"]) == 0
     head, *rows = csv.reader(capsys.readouterr().out.splitlines())
     assert head == list(CSV_FIELDS)
     assert [int(row[2]) for row in rows] == PITCHES
 
 
-@pytest.mark.parametrize("kind", ["json", "csv", "musicxml", "mxl"])
+@pytest.mark.parametrize("kind", ["csv", "mxl"])
 def test_format_option_applies_to_all_files(album: Path, tmp_path: Path, kind: str) -> None:
     assert command.main([str(album), "-o", str(tmp_path / "out"), "--format", kind]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        f"one.{kind}",
-        f"two.{kind}",
-    ]
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {f"one.{kind}", f"two.{kind}"}
 
 
 def test_format_that_contradicts_the_output_is_rejected(
@@ -278,10 +280,3 @@ def test_full_disk_leaves_the_old_file(
         assert output == f"{album / 'one.wav'}: {result}: No space left on device\n"
         assert result.read_text() == "of yesterday"
     assert len(list(album.iterdir())) == 5
-
-
-def test_standard_input_is_transcribed(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = (album / "one.wav").read_bytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert command.main(["-", "-o", str(album / "in.mid")]) == 0
-    assert pitches_of((album / "in.mid").read_bytes()) == PITCHES

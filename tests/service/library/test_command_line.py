@@ -24,10 +24,7 @@ from tests.service.library.test_command import album as album
         (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
         (["{one}", "--bpm", "fast"], "argument --bpm: could not convert string to float"),
         (["{one}", "--first-downbeat", "-1"], "first_downbeat_s must be greater than or equal to"),
-        (
-            ["{one}", "--bpm", "500"],
-            "argument --bpm: the tempo must be from 20 to 400 BPM",
-        ),
+        (["{one}", "--bpm", "500"], "argument --bpm: the tempo must be from 20 to 400 BPM"),
         ([], "the following arguments are required: RECORDING"),
     ],
 )

@@ -109,9 +109,7 @@ def test_transcriber_is_reusable_and_thread_safe(song: Path) -> None:
         transcriber.transcribe(song)
 
 
-def test_use_in_a_forked_process_is_rejected(
-    song: Path,
-) -> None:
+def test_use_in_a_forked_process_is_rejected(song: Path) -> None:
     context = multiprocessing.get_context("fork")
     rejections = context.SimpleQueue()
     with (
@@ -153,6 +151,7 @@ def test_corrupt_file_raises_with_the_notes_so_far(song: Path) -> None:
     ("samples", "rate", "message"),
     [
         (np.zeros(100), None, "sample_rate is missing"),
+        (np.zeros((0, 2), np.float32), 8_000, "no audio"),
         (np.zeros((2, 100)), 8_000, r"shape \[n\] or \[n, channels\].*, not \[2, 100\]"),
         ([[1.0, 2.0], [3.0]], 8_000, "samples must be an array, or lists of equal lengths"),
         ([1000] * 100, 8_000, "int16, int32 or uint8, not int64: convert a list of integers"),

@@ -43,8 +43,7 @@ def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "song.flac"
 
 
-@pytest.mark.parametrize("ending", ["mid", "json", "csv"])
-@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize(("ending", "damaged"), [("mid", False), ("json", True), ("csv", False)])
 def test_server_option_gives_the_files_of_a_local_run(
     url: str, song: Path, capsys: pytest.CaptureFixture[str], ending: str, damaged: bool
 ) -> None:
@@ -160,11 +159,7 @@ def test_response_before_the_end_of_the_recording_states_the_reason(
 
 @pytest.mark.parametrize(("rejections", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
 def test_busy_service_is_retried(
-    url: str,
-    song: Path,
-    capsys: pytest.CaptureFixture[str],
-    rejections: int,
-    status: int,
+    url: str, song: Path, capsys: pytest.CaptureFixture[str], rejections: int, status: int
 ) -> None:
     def reject(connection: socket.socket) -> None:
         read_chunked(connection)

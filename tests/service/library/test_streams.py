@@ -39,19 +39,6 @@ def test_stream_returns_the_events_of_the_websocket() -> None:
         }
 
 
-def test_model_auto_means_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = {"live": FakeTranscriber()}
-    monkeypatch.setattr("rse_transcribe.arguments.load", lambda name, _: models[name])
-    with Stream(RATE_HZ, model="auto") as stream:
-        assert stream.push(melody())
-
-
-def test_note_on_delay_grows_with_lookahead_and_block() -> None:
-    with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=100, block_frames=1) as short:
-        with Stream(RATE_HZ, model=FakeTranscriber(), lookahead_ms=200, block_frames=8) as long:
-            assert 100 < short.note_on_delay_ms < long.note_on_delay_ms - 100
-
-
 def test_finished_or_closed_stream_rejects_audio() -> None:
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         stream.finish()

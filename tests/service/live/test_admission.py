@@ -84,9 +84,7 @@ def test_fixed_limit_ignores_the_options() -> None:
         assert (info["max_sessions"], info["capacity"]) == (2, None)
 
 
-def test_newer_connection_replaces_the_older(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_newer_connection_replaces_the_older(monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds without a free slot, because the older connection's slot is reused."""
     monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
     with serving(max_sessions=1) as (client, _), client.websocket_connect(ADDRESS) as ghost:

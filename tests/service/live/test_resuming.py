@@ -130,9 +130,7 @@ def test_resumed_sessions_give_the_events_of_one_session(
     assert totals["audio_s"] == pytest.approx(2.8)
 
 
-def test_resumed_anytime_session_sends_every_frame(
-    servers: list[TestClient],
-) -> None:
+def test_resumed_anytime_session_sends_every_frame(servers: list[TestClient]) -> None:
     client = ResumingClient(mode="anytime", frames=True)
     client.perform(servers[0], len(AUDIO) // 2, 1_000)
     messages = client.perform(servers[1], len(AUDIO), None)

@@ -54,9 +54,7 @@ def test_metrics_count_a_session() -> None:
     assert after["process_open_fds"] > 0
 
 
-def test_rejections_are_counted_and_logged_without_query(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rejections_are_counted_and_logged_without_query(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "service")
     with serving(max_uploads=1) as (client, _):
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})

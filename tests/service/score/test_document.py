@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.score import sheet
-from service.score.beats import BeatHints, Beats
+from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.part import Part
 from service.score.quantise import QuantisedNote
@@ -74,13 +74,6 @@ def test_short_end_after_a_barline_adds_no_bar() -> None:
     rows[-1, 1] += 0.2
     score = ScoreDocument(as_notes(rows), BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=0))
     assert len(score.bars_s) == 2
-
-
-def test_short_note_before_a_barline_adds_no_bar() -> None:
-    part = Part([QuantisedNote(60, Fraction(15, 4), Fraction(1, 2))], [80])
-    beats = Beats(np.arange(9.0), np.arange(9) % 4, 4, 2, 1.0)
-    for steady in (True, False):
-        assert sheet.bars_of({None: part}, beats, steady) == [(Fraction(3), 1)]
 
 
 def test_barlines_of_long_bars_in_free_rhythm_are_in_silences() -> None:

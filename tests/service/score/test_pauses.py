@@ -30,8 +30,3 @@ def test_first_downbeat_after_a_pause_is_respected() -> None:
     beats = find_beats_between_pauses(notes, BeatHints(first_downbeat_s=downbeat_s))
     assert beats is not None
     assert beats.bar[np.abs(beats.time_s - downbeat_s).argmin()] == 0
-
-
-def test_few_notes_have_no_beats() -> None:
-    assert find_beats_between_pauses(np.zeros((0, 4)), NO_BEAT_HINTS) is None
-    assert find_beats_between_pauses(np.array([[0, 1, 60, 80.0]]), NO_BEAT_HINTS) is None

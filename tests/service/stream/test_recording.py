@@ -15,6 +15,7 @@ from service.engine.local import LocalEngine
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.stream import stream
 from service.stream.recording import (
     FileProgress,
     RecordingItem,
@@ -110,8 +111,9 @@ def test_failing_model_preserves_earlier_notes(workers: int) -> None:
     assert len(result.notes) == len(MELODY)
 
 
-def test_segments_and_live_streams_have_the_same_bits() -> None:
-    samples = 0.1 * np.random.default_rng(0).standard_normal(61 * 64 * HOP, np.float32)
+def test_segments_and_live_streams_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SEGMENT_FRAMES", 512)
+    samples = 0.1 * np.random.default_rng(0).standard_normal(20 * 64 * HOP, np.float32)
     audio, outputs = audio_format(FILTERBANK.sample_rate), []
     for workers in (1, 3):
         torch.manual_seed(0)

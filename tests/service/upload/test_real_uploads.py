@@ -115,10 +115,7 @@ async def upload_lines(
 
 @pytest.mark.parametrize(
     ("trickle_s", "idle_timeout_s", "detail"),
-    [
-        (None, 0.3, "no data for 0.3 s"),
-        (0.01, 0.2, "the body arrives at less than 2 kB/s"),
-    ],
+    [(None, 0.3, "no data for 0.3 s"), (0.01, 0.2, "the body arrives at less than 2 kB/s")],
 )
 def test_stalled_and_slow_uploads_time_out(
     trickle_s: float | None, idle_timeout_s: float, detail: str

@@ -24,7 +24,7 @@ from tests.service.apps import LONG_TIMEOUT_S
 FAKE = "tests.service.serve_fake"
 TONES = (FAKE, "{port}")  # arguments of a server that needs no weights
 START_S = 240.0  # a server starts within seconds, but needs longer on a busy machine
-STOP_S = 60.0
+STOP_S = 120.0
 # The machine may pause. Clients must not count as idle then, workers not as unresponsive, and live
 # sessions not as late.
 PATIENT = {

@@ -177,7 +177,7 @@ def test_endless_request_is_disconnected(server: RunningServer, endless: bytes) 
 
 async def test_slow_requests_time_out_but_sessions_do_not(start_server: StartServer) -> None:
     """The timeout applies to the head of a request, and to a body after the response."""
-    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="1")
+    server = start_server(*TONES, RSE_IDLE_TIMEOUT_S="3")
 
     async def send_slowly(head: bytes, trickle: bytes) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

@@ -126,7 +126,7 @@ def test_use_in_a_forked_process_is_rejected(song: Path) -> None:
 
         forked = context.Process(target=use, daemon=True)
         forked.start()
-        forked.join(30)
+        forked.join(120)
         forked.kill()
         for _ in range(2):
             assert not rejections.empty()

@@ -62,8 +62,12 @@ def test_session_reserves_its_load(client: TestClient) -> None:
     with client.websocket_connect(ADDRESS) as first, client.websocket_connect(ADDRESS) as second:
         start_session(first, mode="anytime")
         start_session(second)
-        info = client.get("/info").json()["capacity"]
-        used, limit = info["sessions_windows_per_s"], info["sessions_windows_per_s_limit"]
+        info = client.get("/info").json()
+        assert info["settings"]["max_sessions"] == "auto"
+        assert info["max_sessions"] == client.get("/readyz").json()["max_sessions"] >= 1
+        capacity = info["capacity"]
+        assert capacity["windows_per_s"] > 0
+        used, limit = capacity["sessions_windows_per_s"], capacity["sessions_windows_per_s_limit"]
         assert used == pytest.approx(limit, rel=0.01)
         assert re.search(r"^rse_sessions_load (1\.0|0\.99)", client.get("/metrics").text, re.M)
         with pytest.raises(WebSocketDenialResponse) as denial, client.websocket_connect(ADDRESS):

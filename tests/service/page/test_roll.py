@@ -46,7 +46,7 @@ def test_controls_have_names_and_the_page_fits_the_screen(tab: Tab, recording: P
     page.keyboard.press("Enter")
     for width, height in ((360, 640), (390, 844), (844, 390), (1280, 800)):
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(100)
+        tab.run("() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
         check_fit(tab, width, height)
 
 
@@ -83,13 +83,15 @@ def test_wheel_and_touch_zoom_and_scroll(tab: Tab, long_recording: Path) -> None
     full_view = tab.view
 
     def wheel(across: float, down: float, key: str | None = None) -> dict[str, float]:
+        before = tab.view
         if key:
             page.keyboard.down(key)
         page.mouse.wheel(across, down)
         if key:
             page.keyboard.up(key)
-        page.wait_for_timeout(50)  # the browser delivers wheel events with its next frame
-        return tab.view
+        while (view := tab.view) == before:  # the browser delivers the event with its next frame
+            page.wait_for_timeout(20)
+        return view
 
     zoomed = wheel(0, -300, "Control")
     assert zoomed["span"] < full_view["span"] / 2

@@ -11,6 +11,12 @@ from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, save_dow
 from tests.service.page.conftest import PITCHES
 
 KEPT = "async () => (await import('./app.js')).stage.take.kept"
+NOTHING_STORED = """() => new Promise((done) => {
+  indexedDB.open('takes').onsuccess = ({ target: { result: database } }) => {
+    const request = database.transaction('takes').objectStore('takes').count();
+    request.onsuccess = () => done(request.result === 0);
+  };
+})"""
 
 
 def raise_all_notes(tab: Tab) -> None:
@@ -112,7 +118,7 @@ def test_takes_survive_a_reload(tab: Tab, recording: Path) -> None:
     assert tab.run(pitches) == PITCHES
     page.on("dialog", lambda dialog: dialog.accept())
     page.locator("#takes .delete").click()
-    page.wait_for_timeout(300)
+    tab.until(NOTHING_STORED)
     page.reload()
     tab.run("async () => (await import('./app.js')).restored")
     expect(page.locator("#takes-panel")).to_be_hidden()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import json
-import time
 from collections.abc import AsyncIterator
 from functools import cache
 from typing import Any
@@ -28,7 +27,7 @@ from tests.service.apps import (
     sound_file,
     state_of,
 )
-from tests.service.servers import TONES, RunningServer, StartServer
+from tests.service.servers import STOP_S, TONES, RunningServer, StartServer
 
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
@@ -56,7 +55,7 @@ async def upload_response(server: RunningServer, seconds: int) -> AsyncIterator[
 async def test_shutdown_waits_only_for_completely_received_uploads(
     start_server: StartServer,
 ) -> None:
-    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="50")  # a busy machine is slow
+    server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S=f"{STOP_S:g}")
     received = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -74,11 +73,9 @@ async def test_shutdown_waits_only_for_completely_received_uploads(
         async with upload_response(server, 40) as response:
             remaining = response.aiter_lines()
             lines = [json.loads(await anext(remaining))]
-            start_s = time.monotonic()
             shutdown = asyncio.create_task(asyncio.to_thread(server.terminate))
             lines += [json.loads(line) async for line in remaining]
         assert await shutdown == 0
-        assert time.monotonic() - start_s < 40
         await asyncio.wait([sending])
         sending.exception()  # the connection may close before the response is read
     assert check_notes(lines) == PITCHES
@@ -115,7 +112,7 @@ async def upload_lines(
 
 @pytest.mark.parametrize(
     ("trickle_s", "idle_timeout_s", "detail"),
-    [(None, 0.3, "no data for 0.3 s"), (0.01, 0.2, "the body arrives at less than 2 kB/s")],
+    [(None, 0.3, "no data for 0.3 s"), (0.01, 2.0, "the body arrives at less than 2 kB/s")],
 )
 def test_stalled_and_slow_uploads_time_out(
     trickle_s: float | None, idle_timeout_s: float, detail: str

@@ -94,11 +94,6 @@ class FinishWebsockets:
             await self._app(scope, receive, send)
 
 
-def client_for(app: FastAPI, **options: Any) -> TestClient:
-    app.add_middleware(FinishWebsockets)
-    return TestClient(app, **options)
-
-
 @contextmanager
 def serving(
     transcriber: FakeTranscriber | None = None, **settings: Any
@@ -110,7 +105,8 @@ def serving(
     for name in ("idle_timeout_s", "hang_timeout_s", "overload_lag_s"):
         settings.setdefault(name, LONG_TIMEOUT_S)
     app = app_with(lambda name, device: model, Settings(**settings))
-    with client_for(app, raise_server_exceptions=False) as client:
+    app.add_middleware(FinishWebsockets)
+    with TestClient(app, raise_server_exceptions=False) as client:
         wait_for(client, "/readyz", 200)
         yield client, model
 

@@ -123,13 +123,21 @@ FAKE_COMMAND = """if True:
 """
 
 
-@pytest.mark.parametrize("arguments", [["album/one.wav", "-o", "-"], ["--help"]])
-def test_closed_output_pipe_prints_no_traceback(album: Path, arguments: list[str]) -> None:
+HELP_COMMAND = "import sys; from rse_transcribe import command; sys.exit(command.main())"
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [(FAKE_COMMAND, ["album/one.wav", "-o", "-"]), (HELP_COMMAND, ["--help"])],
+)
+def test_closed_output_pipe_prints_no_traceback(
+    album: Path, program: str, arguments: list[str]
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as closed:
         completed = subprocess.run(
-            [sys.executable, "-c", FAKE_COMMAND, *arguments],
+            [sys.executable, "-c", program, *arguments],
             cwd=album.parent,
             env=ENVIRONMENT,
             stdout=closed,

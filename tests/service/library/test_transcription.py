@@ -65,7 +65,7 @@ def test_public_names_exist_and_are_documented() -> None:
 def test_user_file_that_hides_a_package_is_reported(tmp_path: Path) -> None:
     (tmp_path / "model.py").touch()
     completed = subprocess.run(
-        [sys.executable, "-c", "import rse_transcribe as r; r.transcribe"],
+        [sys.executable, "-c", "import rse_transcribe as r; r.available_models"],
         cwd=tmp_path,
         env={
             **os.environ,

@@ -17,7 +17,7 @@ def test_page_asks_once_for_an_api_key(
     browser: Browser, start_server: StartServer, recording: Path
 ) -> None:
     server = start_server(*TONES_SERVER, "all", RSE_KEYS=f"someone:{hash_key(KEY).hex()}")
-    context = browser.new_context()
+    context = browser.new_context(reduced_motion="reduce")
     try:
         tab = Tab(context.new_page(), server)
         page, field = tab.page, tab.page.locator("#key")

@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 
 from tests.service.page.browser import Tab, pitches_of, save_download
 
-TAKE = "async () => (await import('./app.js')).stage.take"
 NOTES = """async () => (await import('./app.js')).stage.take.notes.map(
   ({ pitch, onset, offset, velocity }) => ({ pitch, onset, offset, velocity }))"""
 

@@ -39,7 +39,7 @@ def test_page_works_below_a_path(
         return CONFIGURATION.format(port=port, server=server.url, temporary=temporary)
 
     with nginx(configuration, tmp_path / "nginx", "/music/readyz") as proxy:
-        context = browser.new_context()
+        context = browser.new_context(reduced_motion="reduce")
         tab = Tab(context.new_page(), server, f"{proxy}/music/")
         tab.upload(recording)
         expect(tab.page.locator("#note-count")).to_have_text("4 notes")

@@ -43,7 +43,7 @@ def test_tune_has_its_beats_and_bars() -> None:
     assert all((b - a) % 4 == 1 for a, b in zip(places, places[1:], strict=False))
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.lists(st.floats(0.01, END_S), max_size=12))
 def test_update_times_do_not_change_beats(times_s: list[float]) -> None:
     assert [beat for beat, _ in report(TUNE, sorted(times_s))] == offline_beats()
@@ -57,9 +57,8 @@ def test_delay_of_beats_is_bounded() -> None:
     assert max(delays_s) <= LAG_S + TICK_S + 0.2  # updates are 0.1 s apart
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_free_rhythm_has_no_beats(seed: int) -> None:
-    notes = free_rhythm(np.random.default_rng(seed).exponential(0.3, 150))
+def test_free_rhythm_has_no_beats() -> None:
+    notes = free_rhythm(np.random.default_rng(0).exponential(0.3, 150))
     assert LiveBeats().finish(notes, notes[-1, 0]) == []
 
 

@@ -132,7 +132,7 @@ def test_disconnected_or_blocked_upload_is_counted(
     form: bytes, reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answer_module, "SEND_TIMEOUT_S", LONG_TIMEOUT_S if reads else 0.1)
-    body = FILE_HEAD + flac(300) + b"\r\n--x--\r\n"
+    body = FILE_HEAD + flac(120) + b"\r\n--x--\r\n"
     messages: list[Message] = [{"type": "http.request", "body": body}]
 
     with serving() as (client, _):

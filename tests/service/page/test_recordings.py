@@ -59,7 +59,7 @@ def test_filters_apply_to_views_and_files_and_select_notes_to_delete(
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "4")
     tab.slide("#least-length", 450)
     tab.press("Edit")
-    tab.press("Delete what is hidden")
+    tab.press("Delete hidden notes")
     tab.slide("#least-length", 0)
     expect(page.locator("#note-count")).to_have_text("2 notes")
 

@@ -37,7 +37,7 @@ def test_controls_have_names_and_the_page_fits_the_screen(tab: Tab, recording: P
     nameless = tab.run(
         """() => [...document.querySelectorAll('button, input, select, progress, canvas')]
           .filter((e) => !e.closest('[aria-hidden=true], [hidden]'))
-          .filter((e) => !(e.ariaLabel || e.innerText || e.labels?.length))
+          .filter((e) => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))
           .map((e) => e.outerHTML)"""
     )
     assert nameless == []

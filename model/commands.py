@@ -15,11 +15,11 @@ INTERRUPTED = 130  # exit status that shells report after Ctrl-C
 _Number = TypeVar("_Number", int, float)
 
 
-def documented_parser(program: str, about: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help shows ``about``, usually a module's docstring, unchanged."""
-    return argparse.ArgumentParser(
-        prog=program, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def documented_parser(module: str, about: str | None) -> argparse.ArgumentParser:
+    """Return the parser of ``python -m MODULE``. Its help shows ``about``, usually the module's
+    docstring, unchanged."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(f"python -m {module}", None, about, formatter_class=formatter)
 
 
 def at_least(minimum: _Number) -> Callable[[str], _Number]:

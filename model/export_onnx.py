@@ -44,7 +44,7 @@ _UNLIMITED = 1 << 40  # maximum number of elements of a folded constant, large e
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = documented_parser("python -m model.export_onnx", __doc__)
+    parser = documented_parser("model.export_onnx", __doc__)
     add = parser.add_argument
     add("weights", help="a shipped name, or a path to .safetensors")
     add("out", metavar="OUT.onnx", type=Path)

@@ -39,7 +39,7 @@ def resolve(name_or_path: str | Path) -> Path:
     if path.suffix != ".safetensors":
         path = WEIGHTS / f"{name_or_path}.safetensors"
     if not path.is_file():
-        raise WeightsError(f"no weights {name_or_path!r}; shipped: {', '.join(shipped())}")
+        raise WeightsError(f"no weights {str(name_or_path)!r}; shipped: {', '.join(shipped())}")
     return path
 
 

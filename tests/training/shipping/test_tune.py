@@ -137,7 +137,8 @@ def test_shipping_without_inputs_writes_nothing(
     run, out = tmp_path / "run", tmp_path / "out"
     arguments = [str(run), "--name", "mine", "--synth", str(tmp_path / "none"), "--out", str(out)]
     assert ship.main(arguments) == 1
-    assert "no weights" in capsys.readouterr().err
+    problem = f"python -m training.shipping.ship: no weights '{run}/best.safetensors'"
+    assert problem in capsys.readouterr().err
     run.mkdir()
     for suffix in (".safetensors", ".json"):
         source = tiny_weights.with_suffix(suffix)

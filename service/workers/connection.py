@@ -65,11 +65,11 @@ class SessionProxy:
         self._stream = opening.stream
         self._frame_bytes = opening.audio.pcm_frame_bytes
         self._first_sample = opening.resume.from_sample if opening.resume else 0
-        self._windows = 0  # number of windows that the audio sent to the worker completes
-        self._waiting: list[bytes] = []  # audio to be sent when it completes a window
         self._worker = worker
         self._max_bytes = int(MAX_BUFFERED_S * opening.audio.byte_rate)
         self._received = self._transcribed = 0  # bytes of audio
+        self._waiting: list[bytes] = []  # audio to be sent when it completes a window
+        self._next_window = self._bytes_to_next_window()
         self._flushes = self._flushed = 0
         self._ended = False
         self._outputs: deque[messages.SessionOutput] = deque()
@@ -97,11 +97,16 @@ class SessionProxy:
         """Send audio when it completes a window, because each message has a fixed cost."""
         self._received += len(data)
         self._waiting.append(data)
-        samples = self._first_sample + self._received // self._frame_bytes
-        windows = self._schedule.complete(self._ratio.outputs(samples))
-        if windows > self._windows:
-            self._windows = windows
+        if self._received >= self._next_window:
+            self._next_window = self._bytes_to_next_window()
             self._send_waiting()
+
+    def _bytes_to_next_window(self) -> int:
+        """Return the value of ``_received`` from which the audio completes another window."""
+        samples = self._first_sample + self._received // self._frame_bytes
+        block = self._schedule.complete(self._ratio.outputs(samples))
+        needed = self._ratio.inputs(self._schedule.end_sample(block))
+        return (needed - self._first_sample) * self._frame_bytes
 
     def _send_waiting(self) -> None:
         if self._waiting:

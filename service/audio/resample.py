@@ -121,17 +121,21 @@ class Resampler:
     ) -> NDArray[np.float32]:
         """Return the output samples at ascending indexes. begin: index of the first input."""
         ratio, taps = self.ratio, filter_taps(self.ratio)
-        position, phase = np.divmod(outputs * ratio.down, ratio.up)
+        position = outputs * ratio.down // ratio.up
         width, step = taps.shape[1], inputs.itemsize
         # Equal to numpy's sliding_window_view(inputs, width), at a tenth of its cost.
         spans = np.ndarray((len(inputs) - width + 1, width), np.float32, inputs, 0, (step, step))
-        first = position[0] - (ratio.reach - 1) - begin
+        first = position - (ratio.reach - 1) - begin
         # einsum adds each row in the same order, regardless of the number of rows.
         if ratio.up == 1:  # all outputs have the same phase
-            used = spans[first : first + len(position) * ratio.down : ratio.down]
+            used = spans[first[0] : first[-1] + 1 : ratio.down]
             return np.einsum("ij,j->i", used, taps[0])
-        used = spans[position - position[0] + first]
-        return np.einsum("ij,ij->i", used, taps[phase * len(taps) // ratio.up])
+        if ratio.up > MAX_PHASES:  # _periodic_taps would need too much memory
+            taps = _taps_at(ratio, outputs)
+        else:
+            start = int(outputs[0]) % ratio.up
+            taps = _periodic_taps(ratio)[start : start + len(outputs)]
+        return np.einsum("ij,ij->i", spans[first], taps)
 
 
 @lru_cache(maxsize=16)
@@ -146,3 +150,15 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     columns = phases * np.arange(1, 2 * ratio.reach + 1)
     taps = prototype[columns - np.arange(phases)[:, None]]
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _periodic_taps(ratio: RateRatio) -> NDArray[np.float32]:
+    """Return the taps of a period of outputs and of _BATCH more outputs, one row each. Slices of
+    this array are faster than _taps_at."""
+    return _taps_at(ratio, np.arange(ratio.up + _BATCH))
+
+
+def _taps_at(ratio: RateRatio, outputs: NDArray[np.int64]) -> NDArray[np.float32]:
+    taps = filter_taps(ratio)
+    return taps[outputs * ratio.down % ratio.up * len(taps) // ratio.up]

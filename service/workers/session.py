@@ -175,7 +175,7 @@ class LiveSession:
         output, byte_rate = self._pending, self._opening.audio.byte_rate
         output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
         new_bytes = output.transcribed_bytes - self._reported_bytes
-        if not output.messages and new_bytes < byte_rate // 4:  # less than 0.25 s of audio
+        if not output.messages and new_bytes < byte_rate // 2:  # less than 0.5 s of audio
             return None
         self._reported_bytes = output.transcribed_bytes
         self._pending = SessionOutput(self.number)

@@ -53,6 +53,7 @@ class Grid(NamedTuple):
 
     Attributes:
         keys: key signatures of the sections. The first section starts at the first bar.
+        minor: True if the piece is in a minor key.
         steady: False in free rhythm, where notes have no stems and metres are hidden.
         barlines: indices of the bars that end in a barline.
     """
@@ -60,6 +61,7 @@ class Grid(NamedTuple):
     beats: Beats
     bars: Bars
     keys: Sections
+    minor: bool
     steady: bool
     barlines: Collection[int]
 
@@ -110,7 +112,7 @@ class PartWriter:
         for own, clef in staves:
             semitones = self._transposition.semitones
             transposed = [note._replace(pitch=note.pitch + semitones) for note in own]
-            names.append(spelled(transposed, keys))
+            names.append(spelled(transposed, keys, grid.minor))
             one_line = instrument not in KEYBOARDS or not grid.steady
             lines = [tab_line(own)] if clef == "Tab" else voices(transposed, grid.bars, one_line)
             self._chords.append(lines)
@@ -214,7 +216,7 @@ class PartWriter:
 
     def measures(self, rests: Mapping[int, int]) -> Iterator[Element]:
         """Yield the measures. ``rests``: number of bars of each long rest, by its first bar."""
-        beats, bars, keys, steady, barlines = self._grid
+        beats, bars, keys, _, steady, barlines = self._grid
         ends = {at for at, _ in keys[1:]}
         nominal, size = beats.beats_per_bar, 0
         has_pickup = bars[0][1] != nominal

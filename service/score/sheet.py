@@ -88,7 +88,7 @@ class Sheet:
         barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
         notes = [note for part in parts.values() for note in part.notes]
         keys = key_sections(notes if steady else (), bars, key)
-        self._grid = Grid(beats, bars, keys, steady, barlines)
+        self._grid = Grid(beats, bars, keys, key.minor, steady, barlines)
         self._writers = {name: PartWriter(name, part, self._grid) for name, part in parts.items()}
         for instrument, writer in self._writers.items():
             if instrument not in TRANSPOSITIONS:

@@ -2,12 +2,16 @@
 
 Names are numbered along the line of fifths: F is -1, C is 0, G is 1. The seven notes of a key with
 n sharps (or -n flats) are n - 1 to n + 5. A chromatic note is written as a raised note if a note
-one semitone higher follows soon, and as a lowered note if a note one semitone lower does.
+one semitone higher follows soon, and as a lowered note if a note one semitone lower does. Otherwise
+its name is the one that is nearest to the mean of the notes around it, and in a minor key to a name
+one fifth higher: A minor has D sharp more often than E flat.
 """
 
-from bisect import bisect_right
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from service.score.keys import Sections
@@ -27,17 +31,21 @@ Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
 _FOLLOWING = 4  # number of onsets after a note that are searched for a note one semitone away
-_LOWEST = -3  # lowest name without a direction, relative to the signature: the minor third
+_AROUND = 12  # number of onsets before and after a note whose notes are around it
+_UNAMBIGUOUS = range(-2, 7)  # names that are part of this mean, relative to the signature
+_MEAN = 2.0  # mean of the seven names of a key, relative to the signature
 
 
-def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
+def name_of(pitch: int, fifths: int, direction: int = 0, mean: float = _MEAN) -> Name:
     """Return the name of a MIDI pitch.
 
     Args:
         fifths: sharps of the key signature, or flats if negative.
         direction: 1 if a note one semitone higher follows, -1 if one semitone lower, else 0.
+        mean: mean name of the notes around it, relative to the signature.
     """
-    position = (7 * pitch - fifths - _LOWEST) % 12 + _LOWEST  # relative to the signature
+    lowest = min(max(math.ceil(mean - 5.5), -6), -1)  # all ranges contain the names of the key
+    position = (7 * pitch - fifths - lowest) % 12 + lowest  # relative to the signature
     if direction > 0 and position < -1:
         position += 12
     elif direction < 0 and position > 5:
@@ -49,8 +57,12 @@ def name_of(pitch: int, fifths: int, direction: int = 0) -> Name:
     return Name(_STEPS[step], alter, (pitch - alter) // 12 - 1)
 
 
-def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
-    """Return the names of the notes, which suit the key signatures of their sections."""
+def spelled(notes: Sequence[QuantisedNote], keys: Sections, minor: bool = False) -> Names:
+    """Return the names of the notes, which suit the key signatures of their sections.
+
+    Args:
+        minor: True if the piece is in a minor key.
+    """
     pitches: dict[Fraction, set[int]] = {}
     for note in notes:
         pitches.setdefault(note.onset, set()).add(note.pitch)
@@ -64,7 +76,18 @@ def spelled(notes: Sequence[QuantisedNote], keys: Sections) -> Names:
                 return 1 if is_raised else -1
         return 0
 
-    def fifths(note: QuantisedNote) -> int:
-        return keys[index_at(keys, note.onset)][1]
+    @cache
+    def mean_around(onset: Fraction, fifths: int) -> float:
+        at = bisect_left(onsets, onset)
+        around = onsets[max(0, at - _AROUND) : at + _AROUND + 1]
+        names = [(7 * pitch - fifths + 2) % 12 - 2 for onset in around for pitch in pitches[onset]]
+        names = [name for name in names if name in _UNAMBIGUOUS]
+        return sum(names) / len(names) if names else _MEAN
 
-    return {(n.onset, n.pitch): name_of(n.pitch, fifths(n), direction(n)) for n in notes}
+    def name(note: QuantisedNote) -> Name:
+        fifths = keys[index_at(keys, note.onset)][1]
+        if towards := direction(note):
+            return name_of(note.pitch, fifths, towards)
+        return name_of(note.pitch, fifths, 0, mean_around(note.onset, fifths) + minor)
+
+    return {(note.onset, note.pitch): name(note) for note in notes}

@@ -59,9 +59,30 @@ def test_chromatic_notes_are_spelled_by_direction() -> None:
     assert names[9:] == ["D#", "A", "D#", "E"]  # a repeated note keeps its name
 
 
-@given(st.integers(0, 127), st.integers(-6, 6), st.integers(-1, 1))
-def test_spelled_names_have_the_same_pitch(pitch: int, fifths: int, direction: int) -> None:
-    step, alter, octave = name_of(pitch, fifths, direction)
+@pytest.mark.parametrize(
+    ("line", "minor"),
+    [
+        ("E4 E4 G#4 F#4 E4 D#4 C#4 B3 C#4 F#4 A4 B4", True),  # an excursion to E major
+        ("G4 F4 C4 D4 E-4 F4 G4 C4 D4 F4 G4 F4", True),  # an excursion to C minor
+        ("A3 C4 E4 A3 D#4 A3 F#4 A3 C4 E4 A4 B4", True),
+        ("C4 E4 G4 C4 E-4 C4 G4 C4 F4 A4 C5 F4", False),
+        ("E4 B3 F#4 B3 D#4 B3 F#4 A4 B3 E4 B4 E5", False),
+        ("C4 F4 C5 F4 A-4 F4 C5 D4 F4 B-4 D5 F4", False),
+    ],
+)
+def test_chromatic_notes_without_a_direction_suit_the_notes_around(line: str, minor: bool) -> None:
+    pitches = [music21.pitch.Pitch(name) for name in line.split()]
+    notes = [QuantisedNote(p.midi, Fraction(n), Fraction(1)) for n, p in enumerate(pitches)]
+    spelling = spelled(notes, [(Fraction(0), 0)], minor)
+    names = [spelling[note.onset, note.pitch] for note in notes]
+    assert [step + ("", "#", "-")[alter] for step, alter, _ in names] == [p.name for p in pitches]
+
+
+@given(st.integers(0, 127), st.integers(-6, 6), st.integers(-1, 1), st.floats(-2, 7))
+def test_spelled_names_have_the_same_pitch(
+    pitch: int, fifths: int, direction: int, mean: float
+) -> None:
+    step, alter, octave = name_of(pitch, fifths, direction, mean)
     assert abs(alter) <= 1
     natural = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}[step]
     assert 12 * (octave + 1) + natural + alter == pitch

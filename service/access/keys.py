@@ -107,9 +107,12 @@ def _read_keys(text: str, path: str) -> tuple[dict[bytes, str], dict[str, dict[s
         name = f"key {match[1]}"
         if name in limits:
             raise KeysError(f"{where}: the name {match[1]} occurs twice")
+        key = bytes.fromhex(match[2])
+        if key in clients:
+            raise KeysError(f"{where}: {name} is the same key as {clients[key]}")
         pairs = (field.split("=") for field in match[3].split(":")[1:])
         limits[name] = {kind: int(number) for kind, number in pairs}
-        clients[bytes.fromhex(match[2])] = name
+        clients[key] = name
     if (text or path) and not clients:
         raise KeysError(
             "no keys in RSE_KEYS_FILE or RSE_KEYS, so every client would be rejected; "

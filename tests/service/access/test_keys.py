@@ -48,6 +48,8 @@ def test_duplicate_and_missing_keys_are_rejected(
 ) -> None:
     with pytest.raises(KeysError, match="alice"):
         Keys(2 * f"alice:{DIGEST} ", "")
+    with pytest.raises(KeysError, match="bob is the same key as key alice"):
+        Keys(f"alice:{DIGEST} bob:{DIGEST}")
     with pytest.raises(KeysError, match="cannot read"):
         Keys("", str(tmp_path / "none"))
     with pytest.raises(KeysError, match="no keys"):

@@ -115,7 +115,7 @@ class MusicTask:
         self.teacher = (
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
-        self._shares = ClassShares()
+        self.statistics = ClassShares()
         self._validation: Windows | None = None
         if config.data == "synth" and "onset" in config.model.heads:
             self.score = "families"
@@ -145,7 +145,7 @@ class MusicTask:
             labels = self.teacher.mixed(audio, labels) if self.teacher else labels
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
-            weights, shares = self.weights, self._shares
+            weights, shares = self.weights, self.statistics
             heads = transcriber.config.heads
             return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
         strided = transcriber.network

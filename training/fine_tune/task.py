@@ -124,8 +124,8 @@ class FineTuneTask(MusicTask):
         kept = mix(audio[own:], old)
         labels = Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
         heads, pitches = network.config.heads, slice(LOWEST, HIGHEST + 1)
-        logits = network(audio)
-        return heads_loss(logits, heads, labels, self.frames, pitches, self.weights, self._shares)
+        logits, weights, shares = network(audio), self.weights, self.statistics
+        return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
 
     def _held_out(self) -> Windows:
         return family_windows({OWN: self._passages}, self.synth.context)

@@ -111,6 +111,8 @@ class Trainer:
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
+        # Buffers of some tasks that the loss updates. A resumed run restores them.
+        self.statistics: nn.Module = getattr(task, "statistics", nn.Module())
         self.step = 0
         self.seconds = 0.0  # duration of the training, including earlier runs that this one resumes
         self.best = -math.inf
@@ -134,6 +136,8 @@ class Trainer:
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
+            if "statistics" in state:
+                self.statistics.load_state_dict(state["statistics"])
         except RuntimeError as error:
             raise WeightsError(
                 f"the state in {self.folder} belongs to another network: {error}"
@@ -263,6 +267,7 @@ class Trainer:
             "network": self.task.network.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "statistics": self.statistics.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,

@@ -4,7 +4,7 @@ paper's network is in ``training.musicnet.objective``."""
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model import storage
@@ -27,17 +27,20 @@ class HeadWeights:
     instrument: NotNegative = 1.0  # Instrument of the note
 
 
-class ClassShares:
+class ClassShares(nn.Module):
     """Share of each instrument class in the notes of roughly the last 100 batches. If only one
     batch were counted, a class that is rare in this batch would get too much weight."""
 
+    notes: Tensor  # [classes], counts that decay
+
     def __init__(self) -> None:
-        self._notes = torch.zeros(len(INSTRUMENT_HEADS))
+        super().__init__()
+        self.register_buffer("notes", torch.zeros(len(INSTRUMENT_HEADS)))
 
     def updated(self, notes: Tensor) -> Tensor:
         """Add a batch's note counts, [classes], and return the new shares, [classes]."""
-        self._notes = 0.99 * self._notes.to(notes) + notes
-        return self._notes / self._notes.sum().clamp(min=1)
+        self.notes = 0.99 * self.notes.to(notes) + notes
+        return self.notes / self.notes.sum().clamp(min=1)
 
 
 def heads_loss(

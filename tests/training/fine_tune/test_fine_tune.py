@@ -25,6 +25,7 @@ from training.fine_tune import __main__ as fine_tune
 from training.fine_tune import choose
 from training.fine_tune.task import OWN, FineTuneTask
 from training.loop.loop import LoopConfig, Trainer
+from training.music.families import recorded_passage
 from training.music.losses import DistillationConfig, Teacher
 from training.music.notes import notes_of
 from training.music.real import RealRecording
@@ -202,6 +203,30 @@ def test_half_of_a_batch_has_labels(tiny_weights: Path) -> None:
     loss.backward()
     assert torch.isfinite(loss)
     assert all(torch.isfinite(part) for part in parts.values())
+
+
+def test_a_resumed_run_restores_the_shares_of_instruments(
+    tiny_weights: Path, tmp_path: Path
+) -> None:
+    own = recording(tones(1))
+    classes = (np.arange(len(own.notes)) % 3).astype(np.int8)
+    own = replace(own, notes=own.notes.replaced(instrument=classes))
+    config = MusicConfig(
+        model=TINY, batch_size=2, distillation=DistillationConfig(str(tiny_weights))
+    )
+    passages = [recorded_passage(own, 0, 2 * SAMPLE_RATE)]
+
+    def trainer(folder: str, max_steps: int) -> Trainer:
+        torch.manual_seed(0)
+        task = FineTuneTask(config, [own], [], passages, rendered=False)
+        return Trainer(task, LoopConfig(steps=3, max_steps=max_steps), tmp_path / folder)
+
+    trainer("once", 3).run()
+    trainer("sliced", 2).run()
+    resumed = trainer("sliced", 3)
+    resumed.resume()
+    resumed.run()
+    assert same_weights(tmp_path / "once", tmp_path / "sliced")
 
 
 def test_the_teacher_replaces_unknown_labels(tiny_weights: Path) -> None:

@@ -142,6 +142,7 @@ class InputWarning(_ServerMessage):
     overloaded server can transcribe it. The session continues."""
 
     type: Literal["warning"] = "warning"
+    code: Literal["unlikely_audio", "overloaded"]
     message: str
 
 

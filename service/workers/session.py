@@ -104,7 +104,7 @@ class LiveSession:
         self._fed_bytes += len(audio)
         self._played_s = max(self._played_s + len(audio) / self._opening.audio.byte_rate, now_s)
         if (warning := self._input_check.check(audio)) is not None:
-            self._queue(InputWarning(message=warning))
+            self._queue(InputWarning(code="unlikely_audio", message=warning))
         self.stream.feed(audio)
         if self.stream.error is not None:
             self.end("error", self.stream.error)
@@ -155,7 +155,7 @@ class LiveSession:
             self._is_catching_up = late_s > self._opening.overload_lag_s
             if self._is_catching_up and not self._has_warned:
                 self._has_warned = True
-                self._queue(InputWarning(message=OVERLOADED))
+                self._queue(InputWarning(code="overloaded", message=OVERLOADED))
         return self._is_catching_up
 
     # -- output ----------------------------------------------------------------------------

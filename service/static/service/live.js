@@ -26,13 +26,14 @@ const TOO_LATE_S = 2; // delay from which notes are not sent to MIDI
 const LEAD_S = 1; // maximum lead of the displayed clock over the transcribed audio
 const NOTICE_AFTER_S = 2; // time to wait for the server before a notice is shown
 const WAITING = "The server is not ready yet. What you play is kept, and will be transcribed.";
-const OVERLOADED = "The server is overloaded. Notes are late, in larger blocks, until it catches up.";
-const NO_MUSIC = "The input does not look like music. Check the microphone, its cable and its driver.";
 /**
- * Texts for the server's warnings, which also address developers.
- * @type {Array<[RegExp, string]>}
+ * Texts for the server's warnings by their codes. The server's own texts are for developers.
+ * @type {Record<string, string>}
  */
-const WARNINGS = [[/overloaded/, OVERLOADED], [/noise|file header/, NO_MUSIC]];
+const WARNINGS = {
+  overloaded: "The server is overloaded. Notes are late, in larger blocks, until it catches up.",
+  unlikely_audio: "The input does not look like music. Check the microphone, its cable and its driver.",
+};
 const CAUGHT_UP_S = 0.5; // maximum lag at which the server has caught up
 const DELAYS_KEPT = 15; // number of newest notes in the median delay
 
@@ -186,10 +187,9 @@ export class LiveTake extends EventTarget {
       }
       this.#emit("progress");
     });
-    on("warning", ({ message }) => {
-      const text = WARNINGS.find(([pattern]) => pattern.test(message))?.[1] ?? message;
-      this.#overloaded = text === OVERLOADED;
-      this.#notify(text);
+    on("warning", ({ code, message }) => {
+      this.#overloaded = code === "overloaded";
+      this.#notify(WARNINGS[code] ?? message);
     });
     on("quiet", () => {
       this.#stall();

@@ -114,6 +114,7 @@ def test_rejected_message_keeps_the_earlier_notes(client: TestClient) -> None:
 def test_wav_file_sent_as_pcm_gets_a_warning(client: TestClient) -> None:
     _, messages = perform(client, sound_file(kind="WAV"))
     (warning,) = of_type(messages, "warning")
+    assert warning["code"] == "unlikely_audio"
     assert "a WAV file" in warning["message"]
     assert check_notes(messages) == PITCHES
 

@@ -37,6 +37,8 @@ def test_invalid_calls_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"use torch.export"):
         torch.jit.trace(network, x)
     torch.testing.assert_close(torch.vmap(network)(x[:, None])[:, 0], network(x))
+    with pytest.raises(ValueError, match="8192"):
+        TranscriptionModel(replace(PAPER, rse=SMALL)).predict(torch.zeros(1, 100))
 
 
 @pytest.mark.parametrize("shuffle", ["released", "paper"])
@@ -100,11 +102,6 @@ def test_a_smaller_window_uses_the_middle_of_the_window(window: int) -> None:
     assert predictions.max() < 1e-9
     x[:, :outside] = x[:, WINDOW - outside :] = 0
     torch.testing.assert_close(model.predict(x)[:, 0, middle], expected)
-
-
-def test_windows_of_another_length_are_rejected() -> None:
-    with pytest.raises(ValueError, match="8192"):
-        TranscriptionModel(replace(PAPER, rse=SMALL)).predict(torch.zeros(1, 100))
 
 
 @pytest.mark.parametrize(("length", "padded"), [(1, 2), (5, 8), (8, 8)])

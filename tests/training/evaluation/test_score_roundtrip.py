@@ -1,6 +1,5 @@
 """Tests of the score round trip: perform, transcribe and notate a score."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,6 @@ from training.evaluation.score_roundtrip import (
     perform_score,
 )
 from training.music.synth.config import SynthConfig
-
-# Importing these packages during collection would take a second.
-MISSING = [name for name in ("music21", "partitura") if find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")
 
 
 @pytest.fixture(scope="module")

@@ -103,12 +103,14 @@ async def test_the_pedal_is_restored_after_all_notes_off(
         return [message.value for message in port.messages if message.is_cc(64)]
 
     def behind_s(_: client.TranscriptionClient) -> float:
+        if pedal_values() == [127, 0, 127]:
+            device.seconds = 0.0  # The device stops.
         return 60.0 if pedal_values() == [127] else 0.0
 
     monkeypatch.setattr(client.TranscriptionClient, "behind_s", property(behind_s))
     monkeypatch.setattr(microphone, "CHECK_S", 0.001)
     device.pause_s = 0.01
-    device.seconds = 1.0
+    device.seconds = 60.0
     async with FakeService(Behaviour(pedal=True)).running() as service:
         assert await run(service, "--midi-port", "synth", "--bends") == 1
     assert pedal_values() == [127, 0, 127, 0]

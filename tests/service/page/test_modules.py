@@ -222,7 +222,7 @@ def test_worklet_counts_time_without_input(bench: Tab) -> None:
             };
           });
           await context.startRendering();
-          await Promise.race([last, new Promise((resolve) => setTimeout(resolve, 10_000))]);
+          await Promise.race([last, new Promise((resolve) => setTimeout(resolve, 60_000))]);
           return samples;
         }"""
     )

@@ -293,7 +293,7 @@ class Case(NamedTuple):
     probabilities: Probabilities
     settings: TrackerSettings
     heads: tuple[str, ...]
-    is_sung: bool
+    is_sung: bool = False
 
     def open(self) -> NoteTracker:
         tracker = NoteTracker(self.settings, FRAME_S, self.heads)
@@ -302,16 +302,23 @@ class Case(NamedTuple):
         return tracker
 
 
-cases = (
-    st.tuples(random_probabilities(), tracker_settings, st.just(ALL_HEADS), st.just(False))
-    | st.tuples(melodies(), line_settings, st.just(ALL_HEADS), st.just(False))
-    | st.tuples(songs(), st.just(MONOPHONIC), st.just(SINGER_HEADS), st.just(True))
-).map(lambda fields: Case(*fields))
+CASES = {
+    "polyphonic": st.tuples(random_probabilities(), tracker_settings, st.just(ALL_HEADS)),
+    "melody": st.tuples(melodies(), line_settings, st.just(ALL_HEADS)),
+    "singer": st.tuples(songs(), st.just(MONOPHONIC), st.just(SINGER_HEADS), st.just(True)),
+}
+any_kind = pytest.mark.parametrize("kind", CASES)
 
 
-@settings(max_examples=50)
-@given(cases, st.integers(2, len(ALL_HEADS)))
-def test_events_of_any_probabilities_are_valid(case: Case, heads: int) -> None:
+def draw_case(data: st.DataObject, kind: str) -> Case:
+    return Case(*data.draw(CASES[kind]))
+
+
+@any_kind
+@settings(max_examples=25)
+@given(st.data(), st.integers(2, len(ALL_HEADS)))
+def test_events_of_any_probabilities_are_valid(kind: str, data: st.DataObject, heads: int) -> None:
+    case = draw_case(data, kind)
     case = case._replace(probabilities=case.probabilities[:heads], heads=case.heads[:heads])
     events = run_tracker(case.open(), case.probabilities)
     check_events(events, case.settings, case.probabilities.shape[1])
@@ -319,9 +326,11 @@ def test_events_of_any_probabilities_are_valid(case: Case, heads: int) -> None:
     assert onsets_s == sorted(onsets_s) or case.settings.line
 
 
-@settings(max_examples=50)
-@given(cases, st.lists(st.integers(0, 9), max_size=30))
-def test_block_sizes_do_not_change_events(case: Case, sizes: list[int]) -> None:
+@any_kind
+@settings(max_examples=25)
+@given(st.data(), st.lists(st.integers(0, 40), max_size=30))
+def test_block_sizes_do_not_change_events(kind: str, data: st.DataObject, sizes: list[int]) -> None:
+    case = draw_case(data, kind)
     tracker = case.open()
     blocks = np.split(case.probabilities, np.cumsum(sizes, dtype=int), axis=1)
     events = [event for block in blocks for event in push(tracker, block)]
@@ -329,18 +338,26 @@ def test_block_sizes_do_not_change_events(case: Case, sizes: list[int]) -> None:
     assert events == run_tracker(case.open(), case.probabilities)
 
 
-@settings(max_examples=50)
-@given(cases, st.floats(0, 1), st.integers(0, 3))
-def test_resume_changes_no_event(case: Case, share: float, extra_frames: int) -> None:
+@any_kind
+@settings(max_examples=30)
+@given(st.data(), st.floats(0, 1), st.integers(0, 3))
+def test_resume_changes_no_event(
+    kind: str, data: st.DataObject, share: float, extra_frames: int
+) -> None:
+    case = draw_case(data, kind)
     frames = case.probabilities.shape[1]
     blocks = np.split(case.probabilities, range(1, frames), axis=1)
     check_resume(case.open, blocks, int(share * frames), extra_frames, frames)
 
 
-@settings(max_examples=50)
-@given(cases, st.integers(0, 200))
-def test_events_are_decided_within_the_guaranteed_delay(case: Case, cut: int) -> None:
+@any_kind
+@settings(max_examples=25)
+@given(st.data(), st.integers(0, 200))
+def test_events_are_decided_within_the_guaranteed_delay(
+    kind: str, data: st.DataObject, cut: int
+) -> None:
     """Events do not depend on frames that are later than the maximum delay of their kind."""
+    case = draw_case(data, kind)
     cut = min(cut, case.probabilities.shape[1])
     tracker = case.open()
     early = push(tracker, case.probabilities[:, :cut])

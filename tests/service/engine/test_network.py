@@ -99,7 +99,7 @@ def test_estimated_tuning_shifts_later_frames() -> None:
     assert differ[150:350].all()
 
 
-@settings(max_examples=2)
+@settings(max_examples=3)
 @given(
     chunk=st.integers(50, 30_000),
     block_frames=st.sampled_from([2, 3, 8, 16]),

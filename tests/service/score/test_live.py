@@ -43,7 +43,7 @@ def test_tune_has_its_beats_and_bars() -> None:
     assert all((b - a) % 4 == 1 for a, b in zip(places, places[1:], strict=False))
 
 
-@settings(max_examples=3)
+@settings(max_examples=4)
 @given(st.lists(st.floats(0.01, END_S), max_size=12))
 def test_update_times_do_not_change_beats(times_s: list[float]) -> None:
     assert [beat for beat, _ in report(TUNE, sorted(times_s))] == offline_beats()

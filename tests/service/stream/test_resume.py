@@ -83,7 +83,7 @@ def test_interrupted_performance_has_the_events_of_one_session(
 ) -> None:
     rate_hz = data.draw(st.sampled_from(RATES_HZ))
     options = data.draw(st.sampled_from(OPTIONS))
-    samples = random_performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)), 2.5)
+    samples = random_performance(rate_hz, data.draw(st.integers(0, 2**32 - 1)))
     expected, _ = run_stream(engines[0], samples, rate_hz, options)
     cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
     events: list[Event] = []

@@ -87,13 +87,13 @@ def test_chunks_and_batches_change_no_event(full_engine: LocalEngine, data: st.D
     assert transcribe_stream(full_engine, raw, audio, options, sizes, 1)[0] == expected
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(options=st.sampled_from(NARROW), turns=st.lists(st.booleans(), min_size=1, max_size=5))
 def test_wide_windows_give_the_same_frames(
     full_engine: LocalEngine, options: StreamOptions, turns: list[bool]
 ) -> None:
     """The fake model predicts a frame equally from every window that contains it."""
-    samples = random_performance(FAKE_RATE_HZ, 3, 1.2)
+    samples = random_performance(FAKE_RATE_HZ, 3, 2.0)
     audio = audio_format(FAKE_RATE_HZ)
     raw = to_bytes(samples, audio)
     expected, expected_frames = transcribe_stream(full_engine, raw, audio, options)

@@ -34,7 +34,7 @@ def test_a_network_learns_and_is_evaluated(
 ) -> None:
     task = make_task(tiny_config, tmp_path / "fresh")
     before = task.validate(task.network)["accuracy"]
-    run, loop = tmp_path / "run", replace(LOOP, steps=250, average=0.9)
+    run, loop = tmp_path / "run", replace(LOOP, steps=160, average=0.9)
     after = train(LambadaRun(lambada=tiny_config, loop=loop, out=run))["accuracy"]
     assert before < 0.7
     assert after > 0.95

@@ -96,7 +96,8 @@ class SessionProxy:
     def send(self, data: bytes) -> None:
         """Send audio when it completes a window, because each message has a fixed cost."""
         self._received += len(data)
-        self._waiting.append(data)
+        if data:  # endless empty messages must not fill the memory
+            self._waiting.append(data)
         if self._received >= self._next_window:
             self._next_window = self._bytes_to_next_window()
             self._send_waiting()

@@ -52,3 +52,12 @@ def test_audio_is_forwarded_once_it_completes_a_window(
         sent = len(worker.audio)
     proxy.end("stop")
     assert sum(map(len, worker.audio)) == sum(sizes)
+
+
+def test_empty_messages_are_not_kept() -> None:
+    worker = RecordingWorker()
+    proxy = SessionProxy(open_command(8_000), LIVE, cast(WorkerConnection, worker))
+    for _ in range(3):
+        proxy.send(b"")
+    proxy.flush("a")
+    assert worker.audio == []

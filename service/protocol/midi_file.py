@@ -126,18 +126,19 @@ class TempoMap:
             if not self.changes or abs(quarter_us - self.changes[-1][1]) > MAX_ERROR_US:
                 self.changes.append((self._ticks * index, quarter_us))
             self._grid_us.append(self._grid_us[-1] + self.changes[-1][1] * quarters)
-        self.signatures: list[tuple[int, int, int]] = []
         bars = [(first_beat + beat, upper, lower) for beat, upper, lower in tempo.bars]
         while len(bars) > 1 and bars[1][0] <= 0:
             del bars[0]
+        signatures: dict[int, tuple[int, int]] = {}  # by the beat
         for index, numerator, denominator in bars:
             begin = index
-            if not self.signatures:  # a sequencer counts bars from 0 s, so the first may be shorter
+            if not signatures:  # a sequencer counts bars from 0 s, so the first may be shorter
                 begin %= round(4 * numerator / denominator / quarters)
                 if begin:
                     short_numerator = round(begin * quarters * denominator / 4)
-                    self.signatures.append((0, short_numerator, denominator))
-            self.signatures.append((self._ticks * begin, numerator, denominator))
+                    signatures[0] = short_numerator, denominator
+            signatures[begin] = numerator, denominator  # the next bar may have another signature
+        self.signatures = [(self._ticks * beat, *bar) for beat, bar in signatures.items()]
 
     def tick(self, time_s: float) -> int:
         """Return the tick that is nearest to a time."""

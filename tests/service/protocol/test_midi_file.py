@@ -111,6 +111,13 @@ def test_bars_before_0_s_are_omitted() -> None:
     assert tempo_map.signatures == [(0, 4, 4), (4 * TICKS_PER_BEAT, 2, 4)]
 
 
+def test_each_bar_has_one_signature() -> None:
+    """The bar that starts before 0 s is shorter, and the next bar has another signature."""
+    beats_s = tuple(0.5 * beat for beat in range(-1, 20))
+    tempo_map = TempoMap(Tempo(beats_s, bars=((0, 3, 4), (3, 4, 4))))
+    assert tempo_map.signatures == [(0, 2, 4), (2 * TICKS_PER_BEAT, 4, 4)]
+
+
 @pytest.mark.parametrize("hours", [1, 10])
 @pytest.mark.parametrize("bpm", [20, 400])
 def test_times_of_long_recordings_are_exact(hours: float, bpm: float) -> None:

@@ -7,14 +7,15 @@
 
 export const TICKS_PER_BEAT = 480; // a quarter
 const USUAL_S = 0.5;
-// An earlier first beat is dropped, because the beat from 0 s to it would be too short.
+// Earlier beats are dropped, because the beat from 0 s to them would be too short.
 const MIN_FIRST_BEAT_S = 0.15;
+const MAX_PERIOD_S = 10; // longer beats are divided, because a tempo event has at most 16.8 s per quarter
 const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
 const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
 
 /** Return {tickOf: function from seconds to ticks, events: [{tick, order, bytes}]}. */
 export function tempoOf(beats, key) {
-  const rows = filled(beats.slice(beats[0]?.time_s < MIN_FIRST_BEAT_S ? 1 : 0));
+  const rows = filled(beats.filter(({ time_s }) => time_s >= MIN_FIRST_BEAT_S));
   const compound = rows[0]?.subdivision === 3;
   const perBeat = TICKS_PER_BEAT * (compound ? 1.5 : 1);
   const times = rows.length ? rows.map(({ time_s }) => time_s) : [0, USUAL_S];
@@ -53,7 +54,7 @@ function filled(beats) {
   if (beats.length < 2) return [];
   const rows = [];
   const fill = (from, to, next, period) => {
-    const steps = Math.max(1, Math.round((to - from) / period));
+    const steps = Math.max(1, Math.round((to - from) / Math.min(period, MAX_PERIOD_S)));
     for (let step = 0; step < steps; step += 1) {
       const place = next.place - steps + step;
       const bar = next.beats_per_bar;

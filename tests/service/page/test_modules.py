@@ -45,6 +45,25 @@ def test_midi_file_follows_the_beats(bench: Tab, subdivision: int) -> None:
     assert midi.key_signature_changes[0].key_number == 18  # F sharp minor
 
 
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        (1.0, 21.0, 61.0, 62.0, 63.0),  # a tempo event has at most 16.8 s per quarter note
+        (-0.6, -0.3, 0.0, 0.3, 0.6, 0.9),  # a pickup starts before the take
+    ],
+)
+def test_unusual_beats_do_not_change_times(bench: Tab, seconds: tuple[float, ...]) -> None:
+    beats = [
+        {"time_s": time_s, "place": n % 4, "beats_per_bar": 4, "subdivision": 2}
+        for n, time_s in enumerate(seconds)
+    ]
+    played_s = [time_s for time_s in seconds if time_s >= 0]
+    notes = [{"pitch": 60, "velocity": 64, "onset": s, "offset": s + 0.2} for s in played_s]
+    midi = pretty_midi.PrettyMIDI(io.BytesIO(bytes(bench.run(MIDI_OF, [notes, beats, None]))))
+    onsets_s = [note.start for note in midi.instruments[0].notes]
+    assert onsets_s == pytest.approx(played_s, abs=0.03)
+
+
 BENT_MIDI_OF = """async ([notes, pedal, programs]) => {
   const { split, applied, louder } = await import('./edit/commands.js');
   const { midiFile } = await import('./notes/midi.js');

@@ -20,6 +20,7 @@ from av.audio.frame import AudioFrame
 from numpy.typing import NDArray
 
 from service.protocol.errors import ErrorCode, ProtocolError
+from service.protocol.options import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 from service.protocol.titles import readable_title
 
 _CONTAINERS = (
@@ -61,6 +62,7 @@ _TOLERANCE_S = 0.1  # maximum error of a stated duration
 MAX_ALLOCATION_BYTES = 128 << 20
 # Gaps between timestamps that are filled with silence.
 _MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
+_SILENCE_SAMPLES = 4096  # maximum length of a block of silence in a gap
 
 
 class Container:
@@ -129,11 +131,17 @@ class Container:
             self._decoded_packets += 1
             self._decoded_bytes += packet.size
             for frame in decoded:
+                if not MIN_SAMPLE_RATE_HZ <= frame.rate <= MAX_SAMPLE_RATE_HZ:
+                    # In a crafted file, each frame may have another rate, up to 2 GHz.
+                    self._report_corruption("a frame has an invalid sample rate")
+                    continue
                 values = _values(frame)
                 if gap := self._gap(frame):
                     if not self._may_pause:
                         self._report_corruption(f"{gap / frame.rate:.1f} s are missing")
-                    yield np.zeros((gap, values.shape[1]), np.float32), frame.rate
+                    silence = np.zeros((_SILENCE_SAMPLES, values.shape[1]), np.float32)
+                    for begin in range(0, gap, _SILENCE_SAMPLES):
+                        yield silence[: gap - begin], frame.rate
                     self._unwanted = 0  # the timestamps already account for the encoder's samples
                 self._read += gap + len(values)
                 drop = min(self._unwanted, len(values))

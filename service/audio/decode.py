@@ -18,6 +18,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 BLOCK_SAMPLES = 1 << 14  # samples per channel in each block of a ``SampleArray``
+_MAX_RATES = 8  # maximum number of sample rates in a file; the filter of a rate may need 0.5 s
 
 
 class SampleArray:
@@ -47,8 +48,8 @@ class AudioDecoder:
     Invalid samples (not finite, or far beyond full scale) become silence. Corrupt parts become
     silence if timestamps, or the number of corrupt bytes of an MP3, show a gap of less than 10 s.
     Otherwise they are missing. If a float file exceeds full scale, it is scaled to a peak of 1. The
-    iteration raises ProtocolError if the duration exceeds its limit, and after the last block if a
-    part was corrupt or a sample invalid.
+    iteration raises ProtocolError if the duration exceeds its limit or the sample rate changes too
+    often, and after the last block if a part was corrupt or a sample invalid.
     """
 
     def __init__(
@@ -133,9 +134,13 @@ class AudioDecoder:
         """Yield mono samples at the rate of the first frame."""
         rate_hz = self.audio.sample_rate_hz
         read_s, replaced, first_s = 0.0, 0, 0.0
-        resampler = Resampler(rate_hz, rate_hz)
+        resampler, rates_hz = Resampler(rate_hz, rate_hz), {rate_hz}
         for values, frame_rate_hz in self._container.frames():
             if frame_rate_hz != resampler.input_rate_hz:
+                rates_hz.add(frame_rate_hz)
+                if len(rates_hz) > _MAX_RATES:
+                    detail = f"the file has more than {_MAX_RATES} sample rates"
+                    raise ProtocolError(ErrorCode.UNDECODABLE, detail)
                 yield self._flush(resampler)
                 resampler = Resampler(frame_rate_hz, rate_hz)
             valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN as well

@@ -250,6 +250,18 @@ def test_peak_search_stops_at_the_maximum_duration() -> None:
         AudioDecoder(Endless(), max_duration_s=3.0)
 
 
+def test_endless_changes_of_the_rate_are_rejected() -> None:
+    """Each rate needs another filter, which takes up to 0.5 s to compute."""
+
+    class Changing(SampleArray):
+        def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
+            for change in range(30):
+                yield self._samples[:64], RATE_HZ + change
+
+    with pytest.raises(ProtocolError, match="more than 8 sample rates"):
+        list(AudioDecoder(Changing(noise(), RATE_HZ)))
+
+
 @pytest.mark.parametrize(
     ("kind", "gap_s"), [(("FLAC", "PCM_16"), 0.3), (("OGG", "VORBIS"), 1.2), (MP3, 0.5)]
 )

@@ -329,7 +329,7 @@ class Connection:
                 for message in messages:
                     await self._websocket.send_text(message)
         except TimeoutError:
-            error = f"the client has not read an output within {SEND_TIMEOUT_S:g} s"
+            error = f"the client has not read the latest messages within {SEND_TIMEOUT_S:g} s"
             raise ProtocolError(ErrorCode.SLOW_READER, error) from None
         except (WebSocketDisconnect, RuntimeError):  # RuntimeError: uvicorn has closed the socket
             raise ClientDisconnectedError from None

@@ -16,7 +16,7 @@ from model.config import HOP, PITCHES
 from service.engine.local import LocalEngine
 from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
-from training.music.notes import Notes, nearest, next_of_same_pitch, notes_of
+from training.music.notes import Notes, nearest, next_of_same_pitch, next_onsets, notes_of
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
@@ -88,7 +88,7 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
     confidence = np.clip(np.where(detected, np.maximum(strength, placed), placed), 0, 1)
     # Offsets are as written, but after the onset and before the next note of the pitch.
     offset_s = np.maximum(mapped(score.offset, written_s, chord_s), onset_s + 0.04)
-    again_s = np.append(onset_s, np.inf)[next_of_same_pitch(score.pitch, onset_s)]
+    again_s = next_onsets(score.pitch, onset_s)
     offset_s = np.maximum(np.minimum(offset_s, again_s), onset_s)
     order = np.lexsort((score.pitch, onset_s))
     begin_s, end_s = np.maximum(0, onset_s)[order], np.maximum(0, offset_s)[order]
@@ -195,7 +195,7 @@ def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
 def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
     """Return the mean frame probability RELEASE_S after the offsets of notes. Ignores notes whose
     pitch starts again within 1.5 RELEASE_S of the offset."""
-    again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
+    again_s = next_onsets(notes.pitch, notes.onset)
     frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
     rung = sounding[frame[alone], notes.pitch[alone]]

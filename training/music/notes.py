@@ -132,6 +132,11 @@ def next_of_same_pitch(pitch: NDArray[np.integer], onset: F64) -> NDArray[np.int
     return again
 
 
+def next_onsets(pitch: NDArray[np.integer], onset: F64) -> F64:
+    """Return for each note the onset of the next note of its pitch, or infinity."""
+    return np.append(onset, np.inf)[next_of_same_pitch(pitch, onset)]
+
+
 def nearest(onset_s: F64, pitch: NDArray, at_s: F64, at_pitch: I64, within_s: float) -> I64:
     """Return for each (time, pitch) the index of the nearest note, or -1. The note has this pitch,
     and its onset is within ``within_s`` of this time."""

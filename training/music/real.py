@@ -32,7 +32,7 @@ from service.engine.local import LocalEngine
 from service.notes.frames import peaks
 from training.arrays import F32, F64
 from training.music.aligner import RELEASE_S, Aligned, align_files, mapped
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_of_same_pitch, notes_of
+from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_onsets, notes_of
 from training.music.recordings import PCM_SCALE, read_table, stored_arrays, stored_audio
 from training.music.transcribe import transcribe_array
 
@@ -239,7 +239,7 @@ def uncertain_regions(aligned: Aligned, signs_s: F64, ornamented: bool) -> F64:
     notes = aligned.notes
     doubtful = notes.where(aligned.confidence < DOUBT)
     # A release lasts from its earliest time until the sound has decayed or the pitch starts again.
-    again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
+    again_s = next_onsets(notes.pitch, notes.onset)
     release_start_s = notes.onset + HELD * (notes.offset - notes.onset)
     release_end_s = np.minimum(notes.offset + release_s, again_s)
     played_s = mapped(signs_s, aligned.score_s, aligned.audio_s)

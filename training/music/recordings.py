@@ -33,7 +33,7 @@ from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import (
     Notes,
     joined,
-    next_of_same_pitch,
+    next_onsets,
     notes_of,
     notes_of_rows,
     with_pedal,
@@ -112,7 +112,7 @@ def read_midi(path: Path) -> Notes:
             for program, notes, pedal in tracks
         ]
     )
-    again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
+    again_s = next_onsets(notes.pitch, notes.onset)
     return notes.ending(np.minimum(notes.offset, np.maximum(again_s, notes.released)))
 
 

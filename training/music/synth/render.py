@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
-from training.music.notes import Notes, joined, next_of_same_pitch
+from training.music.notes import Notes, joined, next_onsets
 from training.music.synth import pianos
 from training.music.synth.bank import OVERSAMPLING, Bank, Instrument, mix_layers, neighbours
 from training.music.synth.lines import Line, add_glide, add_swell, apply_phrasing
@@ -311,7 +311,7 @@ class _Part:
         if not voice.dampers:
             faded_db = 0.0 if instrument.class_name in BOWED else FADED_DB
             fade_s = faded_db / 20 * np.log(10) * voice.release_s
-            again_s = np.append(notes.onset, np.inf)[next_of_same_pitch(notes.pitch, notes.onset)]
+            again_s = next_onsets(notes.pitch, notes.onset)
             faded_s = np.minimum(notes.offset + fade_s, np.maximum(again_s, notes.offset))
             notes = notes.ending(np.where(self.phrasing.connected, notes.offset, faded_s))
         end_s = np.minimum(audible_until_s, self.ending.gone_s)

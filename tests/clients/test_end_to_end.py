@@ -61,29 +61,30 @@ async def test_websocket_and_upload_return_the_same_notes(
     assert json.loads(notes.read_text())["notes"] == live
 
 
-async def test_unresponsive_workers_change_no_events(
+async def test_failing_workers_change_no_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """tests/service/workers/test_pool.py kills workers."""
     monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.05)
     with server_starter(tmp_path) as start:
         server = start(*TONES, RSE_WORKERS="2", RSE_HANG_TIMEOUT_S="5")
-        expected = await perform(server, stops_workers=False)
-        assert await perform(server, stops_workers=True) == expected
+        expected = await perform(server, None)
+        for fault in (signal.SIGKILL, signal.SIGSTOP):
+            assert await perform(server, fault) == expected
 
 
-async def perform(server: RunningServer, stops_workers: bool) -> tuple[Any, ...]:
-    """Send NOTES to the server. After about half of them, stop all workers if requested."""
+async def perform(server: RunningServer, fault: signal.Signals | None) -> tuple[Any, ...]:
+    """Send NOTES to the server. After about half of them, send the signal to all workers."""
     audio = (play(NOTES, DURATION_S, RATE) * 32767).astype("<i2").tobytes()
     options = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE, lookahead_ms=50)
     step = RATE // 10  # bytes: 50 ms
     async with TranscriptionClient(server.url, options, give_up_s=None) as client:
         for number, start in enumerate(range(0, len(audio), step)):
             await client.send(audio[start : start + step])
-            if number == 30 and stops_workers:
+            if number == 30 and fault:
                 for worker in process_tree(server.process.pid)[1:]:
-                    os.kill(worker, signal.SIGSTOP)
+                    os.kill(worker, fault)
                 await wait_until(lambda: client.performance.sessions > 1, timeout_s=START_S)
         done = await client.stop()
         events = [e async for e in client if isinstance(e, NoteOn | NoteUpdate | NoteOff)]
+    assert client.performance.sessions == (2 if fault else 1)
     return events, done.midi, done.totals.notes, done.totals.received_samples

@@ -128,6 +128,18 @@ async def test_a_rejected_session_preserves_the_existing_file(
     assert "cannot start so" in capsys.readouterr().err
 
 
+async def test_a_server_error_ends_all_notes(
+    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeService(Behaviour(fail_at_samples=round(1.4 * RATE))).running() as service:
+        assert await run(service, "--midi-port", "synth") == 1
+    assert any(message.type == "note_on" for message in port.messages)
+    assert port.sounding == set()
+    assert port.closed
+    assert device.streams[0].closed.is_set()
+    assert "NaN in audio" in capsys.readouterr().err
+
+
 async def test_an_unplugged_midi_port_ends_the_session(
     device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,13 @@
 """Tests of live transcription on the page, and of failures of the microphone and the server."""
 
+import os
 import re
 import signal
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
+from tests.benchmarks.machine import process_tree
 from tests.service.page.browser import (
     ANNOUNCED,
     ENDLESS_A4,
@@ -264,7 +266,7 @@ def test_audio_is_kept_while_the_server_is_not_ready(tab: Tab) -> None:
 def test_take_continues_after_the_server_was_killed(
     browser: Browser, start_server: StartServer, tmp_path: Path
 ) -> None:
-    server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1")
+    server = start_server(*TONES_SERVER, RSE_MAX_SESSIONS="1", RSE_WORKERS="2")
     context = browser.new_context(reduced_motion="reduce")
     tab = Tab(context.new_page(), server)
     page = tab.page
@@ -289,6 +291,12 @@ def test_take_continues_after_the_server_was_killed(
     # On a busy machine this notice comes after the other, which is then no longer valid.
     page.wait_for_function("() => announced.some((text) => text.includes('MIDI out is paused'))")
     expect(page.locator("#status")).to_have_text("Listening")
+    page.wait_for_selector("#roll[data-sounding='A4']")
+
+    for worker in process_tree(server.process.pid)[1:]:
+        os.kill(worker, signal.SIGKILL)
+    expect(page.locator("#reconnects")).to_have_text(re.compile("[1-9]"))
+    page.wait_for_selector(LISTENING, timeout=1000 * START_S)
     page.wait_for_selector("#roll[data-sounding='A4']")
 
     server.process.kill()

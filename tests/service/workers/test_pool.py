@@ -1,9 +1,12 @@
 """Tests of a pool whose workers are processes."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import closing
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,35 +15,41 @@ import pytest
 from service.engine.local import LocalEngine
 from service.protocol.client_messages import Resume
 from service.protocol.errors import ErrorCode, ProtocolError
+from service.stream.windows import EngineError
 from service.workers.connection import PROCESSES
 from service.workers.messages import BatchTiming, WorkerConfig
 from service.workers.pool import BackgroundPool, WorkerPool
+from tests.benchmarks.machine import process_tree
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.sessions import events, open_command, receive_all, until
 
-pytestmark = pytest.mark.skipif(not PROCESSES, reason="no memory files on this system")
+pytestmark = [
+    pytest.mark.skipif(not PROCESSES, reason="no memory files on this system"),
+    pytest.mark.timeout(300),
+]
 SAMPLES = random_performance(RATE_HZ, 5, 6.0)
 PCM = pcm16(SAMPLES)
 CONFIG = WorkerConfig(load=load, model="all", device="cpu")
 
 
-@pytest.fixture(scope="module")
-def background() -> Iterator[BackgroundPool]:
-    background = BackgroundPool(WorkerPool(CONFIG, cores=2, workers=2))
-    with closing(background):
-        yield background
-    background.close()
+@asynccontextmanager
+async def running_pool(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(CONFIG, cores=2, workers=workers, **options)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
 
 
-def test_background_pool_equals_the_local_engine(background: BackgroundPool) -> None:
-    samples = SAMPLES.repeat(10)
-    with LocalEngine(load(CONFIG.model, "cpu"), workers=1) as engine:
-        expected = transcribe_samples(engine, samples, RATE_HZ)
-    notes, frames = transcribe_samples(background.pool, samples, RATE_HZ)
-    assert notes == expected[0]
-    np.testing.assert_array_equal(frames, expected[1])
+def worker_processes() -> list[int]:
+    """Return the process IDs of the workers, without other children of this process."""
+    commands = {
+        pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in process_tree(os.getpid())[1:]
+    }
+    return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
 
 
 class ExitCounter:
@@ -61,14 +70,16 @@ async def perform(
     resume: Resume | None = None,
     kill_at_chunk: int = -1,
 ) -> None:
-    """Run a session and append its messages. Kill its worker before the chunk ``kill_at_chunk``."""
+    """Run a session and append its messages. Kill all workers before the chunk
+    ``kill_at_chunk``."""
     session = pool.open_session(replace(open_command(RATE_HZ), resume=resume))
     start = 2 * resume.from_sample if resume else 0
     receiving = asyncio.create_task(receive_all(session, messages))
     for number, chunk in enumerate(chunks(PCM[start:], 3_001)):
         if number == kill_at_chunk:
             await until(lambda: any(m["type"] == "note_off" for m in messages))
-            session._worker._process.kill()
+            for process in worker_processes():
+                os.kill(process, signal.SIGKILL)
         session.send(chunk)
         await asyncio.sleep(0)
     session.end("stop")
@@ -78,25 +89,43 @@ async def perform(
         session.close()
 
 
-async def lose_a_worker(pool: WorkerPool) -> None:
-    pool.observer = exits = ExitCounter()
-    uninterrupted: list[dict[str, Any]] = []
-    await perform(pool, uninterrupted)
-    expected = events(uninterrupted)
-    assert [m["type"] for m in expected].count("note_on") > 5
-    messages: list[dict[str, Any]] = []
-    with pytest.raises(ProtocolError) as error:
-        await perform(pool, messages, kill_at_chunk=30)
-    assert (error.value.code, error.value.code.retryable) == (ErrorCode.INTERNAL, True)
-    last = max(n for n, m in enumerate(messages) if "checkpoint" in m)
-    known_events = len(events(messages[last:]))
-    resume = Resume(**messages[last]["checkpoint"], known_events=known_events)
-    resumed: list[dict[str, Any]] = []
-    await perform(pool, resumed, resume)  # in the other worker
+async def test_session_of_a_killed_worker_can_be_resumed() -> None:
+    async with running_pool(2) as pool:
+        pool.observer = exits = ExitCounter()
+        uninterrupted: list[dict[str, Any]] = []
+        await perform(pool, uninterrupted)
+        expected = events(uninterrupted)
+        assert [m["type"] for m in expected].count("note_on") > 5
+        messages: list[dict[str, Any]] = []
+        with pytest.raises(ProtocolError) as error:
+            await perform(pool, messages, kill_at_chunk=30)
+        assert (error.value.code, error.value.code.retryable) == (ErrorCode.INTERNAL, True)
+        last = max(n for n, m in enumerate(messages) if "checkpoint" in m)
+        known_events = len(events(messages[last:]))
+        resume = Resume(**messages[last]["checkpoint"], known_events=known_events)
+        await until(lambda: exits.count == 2 and pool.is_ready)
+        resumed: list[dict[str, Any]] = []
+        await perform(pool, resumed, resume)
     assert [*events(messages), *events(resumed)][:-1] == expected[:-1]
-    await until(lambda: len(pool._workers) == 2 and all(w.is_ready for w in pool._workers))
-    assert exits.count == 1
 
 
-def test_session_of_a_killed_worker_can_be_resumed(background: BackgroundPool) -> None:
-    asyncio.run_coroutine_threadsafe(lose_a_worker(background.pool), background._loop).result()
+def test_background_pool_equals_the_local_engine() -> None:
+    samples = SAMPLES.repeat(10)
+    background = BackgroundPool(WorkerPool(CONFIG, cores=2, workers=2))
+    with closing(background):
+        with LocalEngine(load(CONFIG.model, "cpu"), workers=1) as engine:
+            expected = transcribe_samples(engine, samples, RATE_HZ)
+        notes, frames = transcribe_samples(background.pool, samples, RATE_HZ)
+        assert notes == expected[0]
+        np.testing.assert_array_equal(frames, expected[1])
+    background.close()
+
+
+async def test_load_failure_is_reported() -> None:
+    pool = WorkerPool(WorkerConfig(load=fail_to_load, model="", device="cpu"), cores=2, workers=2)
+    with pytest.raises(EngineError, match="ValueError: no such weights"):
+        await pool.start()
+
+
+def fail_to_load(name: str, device: str) -> Any:
+    raise ValueError("no such weights")

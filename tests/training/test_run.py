@@ -1,6 +1,7 @@
 """Tests of the training command: presets, overrides, resuming and error messages."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from model.commands import interruptible_imports
 from model.symbols import load_symbol_network
-from training.run import main
+from training.presets import COMMANDS, AlgorithmicRun
+from training.run import main, parse
 
 TINY = (
     "algorithmic --task addition --algorithmic.bins 8 --algorithmic.rse.maps 4 --loop.steps 4 "
@@ -75,6 +77,23 @@ def test_errors_name_the_option_of_missing_data(
     assert main([*command.format(tmp_path).split(), "--out", str(run)]) == 1
     assert option in capsys.readouterr().err
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("preset", "network"),
+    [("paper", "shuffle='released', init='released'"), ("paper-text", "shuffle='paper', init=")],
+)
+def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> None:
+    is_text = preset == "paper-text"
+    for task in COMMANDS:
+        run = parse([task, "--preset", preset])
+        assert network in repr(run)
+        assert run.loop.optimizer == ("radam" if is_text else "released")
+        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == is_text
+    for task, blocks in (("addition", 1), ("multiplication", 2)):
+        algorithmic = parse(["algorithmic", "--preset", preset, "--algorithmic.task", task])
+        assert isinstance(algorithmic, AlgorithmicRun)
+        assert (algorithmic.algorithmic.task, algorithmic.algorithmic.rse.blocks) == (task, blocks)
 
 
 @pytest.mark.parametrize(

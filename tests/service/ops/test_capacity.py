@@ -6,6 +6,7 @@ from model.config import HOP
 from service.ops.capacity import MAX_LOAD, WARM_UP_FACTOR, SessionAdmissionControl
 from service.protocol.options import Mode, StreamOptions
 from service.workers.messages import BatchTiming
+from tests.service.apps import serving
 
 ANYTIME = StreamOptions(mode=Mode.ANYTIME)
 RATE_HZ = 100 * HOP
@@ -55,3 +56,16 @@ def test_admission_follows_the_cost_of_windows() -> None:
         assert sessions.load > 1
     # The slow windows may be due to another load that has ended, so an idle service forgets them.
     assert sessions.window_s == pytest.approx(0.002, rel=0.01)
+
+
+def test_service_reports_its_capacity() -> None:
+    with serving(max_sessions="auto") as (client, _):
+        ready = client.get("/readyz").json()
+        info = client.get("/info").json()
+        metrics = client.get("/metrics").text
+    assert info["settings"]["max_sessions"] == "auto"
+    assert info["capacity"]["windows_per_s"] > 0
+    assert info["max_sessions"] == ready["max_sessions"] >= 1
+    assert info["capacity"]["sessions_windows_per_s"] == 0
+    assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
+    assert "rse_sessions_load 0.0" in metrics

@@ -73,6 +73,12 @@ def test_score_is_a_file_with_the_name_of_its_title(
     assert response.headers["Content-Disposition"].endswith(f"''{stem}.{form}")
 
 
+def test_title_has_no_control_characters(client: TestClient) -> None:
+    body = {"notes": NOTES, "title": "A\x00\x0b<&>\ufffe B"}
+    response = client.post("/score", params={"form": "musicxml"}, json=body)
+    assert ElementTree.fromstring(response.content).findtext("work/work-title") == "A<&> B"
+
+
 def test_score_of_an_upload_has_its_title(client: TestClient) -> None:
     samples, rate_hz = soundfile.read(io.BytesIO(sound_file()))
     file_with_title = io.BytesIO()

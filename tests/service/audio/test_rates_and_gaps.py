@@ -1,0 +1,60 @@
+"""Tests of files whose frames have different sample rates, or gaps between them."""
+
+import io
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from service.audio.decode import AudioDecoder, SampleArray
+from service.protocol.errors import ProtocolError
+from tests.service.audio.test_decode import RATE_HZ, decode_corrupt, noise
+
+
+def test_endless_changes_of_the_rate_are_rejected() -> None:
+    """Each rate needs another filter, which takes up to 0.5 s to compute."""
+
+    class Changing(SampleArray):
+        def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
+            for change in range(30):
+                yield self._samples[:64], RATE_HZ + change
+
+    with pytest.raises(ProtocolError, match="more than 8 sample rates"):
+        list(AudioDecoder(Changing(noise(), RATE_HZ)))
+
+
+def with_second_part(rate_hz: int, gap_s: float) -> bytes:
+    """Return a Matroska file whose second frame has its own rate, and follows a gap."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="matroska") as out:
+        stream: Any = out.add_stream("wavpack", rate=RATE_HZ, layout="mono")
+        for rate, begin_s in ((RATE_HZ, 0.0), (rate_hz, 4096 / RATE_HZ + gap_s)):
+            context: Any = av.CodecContext.create("wavpack", "w")
+            context.sample_rate, context.layout, context.format = rate, "mono", "s16p"
+            samples = np.full((1, 4096), 1000, np.int16)
+            frame = av.AudioFrame.from_ndarray(samples, format="s16p", layout="mono")
+            frame.rate = rate
+            for packet in (*context.encode(frame), *context.encode(None)):
+                packet.stream, packet.time_base = stream, Fraction(1, 1000)
+                packet.pts = packet.dts = round(1000 * begin_s)
+                packet.duration = round(1000 * 4096 / rate)
+                out.mux(packet)
+    return file.getvalue()
+
+
+def test_long_gaps_are_filled_in_short_blocks() -> None:
+    with AudioDecoder(io.BytesIO(with_second_part(RATE_HZ, 9.0))) as decoder:
+        blocks = list(decoder)
+    assert sum(map(len, blocks)) == pytest.approx(2 * 4096 + 9 * RATE_HZ, abs=100)
+    assert max(map(len, blocks)) < 20_000
+
+
+def test_frames_with_an_extreme_rate_are_omitted() -> None:
+    """A gap at this rate, and the filter that resamples it, would need gigabytes."""
+    samples, error = decode_corrupt(with_second_part(16_000_000, 9.0))
+    assert len(samples) == 4096
+    assert error == "the file is corrupt after 0.1 s: a frame has an invalid sample rate"

@@ -64,6 +64,7 @@ class AlgorithmicTask:
     """An algorithmic task (``training.loop.loop.Task``)."""
 
     score = "accuracy"
+    statistics = nn.Module()  # without buffers
 
     def __init__(self, config: AlgorithmicConfig) -> None:
         self.config = config

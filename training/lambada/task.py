@@ -119,6 +119,7 @@ class LambadaTask:
     """LAMBADA (``training.loop.loop.Task``)."""
 
     score = "accuracy"
+    statistics = nn.Module()  # without buffers
 
     def __init__(self, config: LambadaConfig, folder: Path, resume: bool = False) -> None:
         """Args:

@@ -71,6 +71,11 @@ class Task(Protocol):
     score: str  # the metric of `validate` that selects the best weights; higher is better
     windows: int  # number of windows of audio, or sequences of symbols, in a batch
 
+    @property
+    def statistics(self) -> nn.Module:
+        """Buffers that `loss` updates in addition to those of the network. A resumed run restores
+        them."""
+
     def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
         """Yield batches without end, starting with the batch of `step`. If the batches depend only
         on the arguments, a resumed run gives the same results as an uninterrupted one."""
@@ -111,8 +116,6 @@ class Trainer:
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
-        # Buffers of some tasks that the loss updates. A resumed run restores them.
-        self.statistics: nn.Module = getattr(task, "statistics", nn.Module())
         self.step = 0
         self.seconds = 0.0  # duration of the training, including earlier runs that this one resumes
         self.best = -math.inf
@@ -137,7 +140,7 @@ class Trainer:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
             if "statistics" in state:
-                self.statistics.load_state_dict(state["statistics"])
+                self.task.statistics.load_state_dict(state["statistics"])
         except RuntimeError as error:
             raise WeightsError(
                 f"the state in {self.folder} belongs to another network: {error}"
@@ -267,7 +270,7 @@ class Trainer:
             "network": self.task.network.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "statistics": self.statistics.state_dict(),
+            "statistics": self.task.statistics.state_dict(),
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,

@@ -21,6 +21,7 @@ class LinearTask:
 
     score = "negative_error"
     windows = 16
+    statistics = nn.Module()
 
     def __init__(self) -> None:
         torch.manual_seed(0)

@@ -215,17 +215,21 @@ class Trainer:
 
     def train_step(self, batch: Any) -> Mapping[str, Tensor]:
         """Compute gradients, clip them and update the weights. Return the loss and its parts.
-        Raises FloatingPointError if the loss is not finite."""
+        Raises FloatingPointError if the loss or its gradient is not finite."""
         network = self.task.network.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss, parts = self.task.loss(batch)
-        if not torch.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss.item()} at step {self.step}")
         loss.backward()
-        if self.config.gradient_clip and self.config.optimizer != "released":
-            nn.utils.clip_grad_norm_(network.parameters(), self.config.gradient_clip)
+        clips = self.config.gradient_clip and self.config.optimizer != "released"
+        limit = self.config.gradient_clip if clips else math.inf
+        norm = nn.utils.clip_grad_norm_(network.parameters(), limit)
+        if not torch.isfinite(loss + norm):  # a single check, because each one waits for a GPU
+            raise FloatingPointError(
+                f"the loss is {loss.item()} and the norm of its gradient is {norm.item()} "
+                f"at step {self.step}"
+            )
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1

@@ -74,6 +74,24 @@ def test_a_failed_run_resumes_from_the_last_good_step(
     resumed.run()
 
 
+@pytest.mark.parametrize("options", [{}, {"gradient_clip": 0.0}, {"optimizer": "released"}])
+def test_a_gradient_that_is_not_finite_changes_no_weights(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    class SteepTask(LinearTask):
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            loss, parts = super().loss(batch)
+            weight = next(self.network.parameters())
+            return loss + (weight - weight.detach()).sqrt().sum(), parts
+
+    task = SteepTask()
+    before = [parameter.detach().clone() for parameter in task.network.parameters()]
+    with pytest.raises(FloatingPointError, match="gradient is inf at step 0"):
+        Trainer(task, replace(QUICK, **options), tmp_path).run()
+    torch.testing.assert_close([p.detach() for p in task.network.parameters()], before)
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
 def resume(folder: Path) -> Trainer:
     trainer = Trainer(LinearTask(), QUICK, folder)
     trainer.resume()

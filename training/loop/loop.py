@@ -61,6 +61,9 @@ class LoopConfig:
     bfloat16: Flag | Literal["auto"] = "auto"
     """Autocast the forward pass to bfloat16; "auto": only if the hardware supports bfloat16,
     because emulated bfloat16 is many times slower than float32."""
+    compile: Flag = False
+    """Compile the network (torch.compile), which takes a minute and needs a C++ compiler. Training
+    is then about 1.8 times as fast on a CPU with AMX."""
     seed: int = 1  # Seed of weights, data order and dropout
 
 
@@ -116,6 +119,8 @@ class Trainer:
         self.average = torch.optim.swa_utils.AveragedModel(
             task.network, multi_avg_fn=running_average(config.average), use_buffers=True
         )
+        if config.compile:  # after the copy for the average, which is validated uncompiled
+            task.network.compile()
         self.step = 0
         self.seconds = 0.0  # duration of the training, including earlier runs that this one resumes
         self.best = -math.inf

@@ -7,6 +7,7 @@ process after RENDER_TIMEOUT_S, when the client disconnects, and when the servic
 
 import asyncio
 import os
+import pickle
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -109,23 +110,17 @@ async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -
         limited = LimitedBody(request, state, MAX_BYTES)
         received = await Request(request.scope, limited.receive).body()
         try:
-            # In a thread, because thousands of notes would block the event loop. Pickling them
-            # for the process would block it too, so the process validates the bytes again.
+            # In a thread, because thousands of notes would block the event loop.
             body = await run_in_threadpool(ScoreRequest.model_validate_json, received)
         except ValidationError as error:
             errors = [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
             raise RequestValidationError(errors) from None
-        score = partial(_score_of, received)
+        score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
         rendered = await render_score(request, state, score, query.form, query.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)
     headers = file_name(body.title, f".{query.form}")
     return Response(rendered, media_type=_MEDIA[query.form], headers=headers)
-
-
-def _score_of(received: bytes) -> ScoreDocument:
-    body = ScoreRequest.model_validate_json(received)
-    return ScoreDocument(body.notes, body, body.title, body.beats, body.pedal)
 
 
 async def render_score(
@@ -140,9 +135,11 @@ async def render_score(
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:
+        # In a thread, because thousands of notes would block the event loop.
+        pickled = await run_in_threadpool(pickle.dumps, score)
         async with turn:
             return await to_process.run_sync(
-                _write, score, form, width, cancellable=True, limiter=state.scores
+                _write, pickled, form, width, cancellable=True, limiter=state.scores
             )
 
     rendering = asyncio.create_task(render())
@@ -169,10 +166,10 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _write(make: Callable[[], ScoreDocument], form: str, width: int) -> bytes | dict[str, Any]:
+def _write(pickled: bytes, form: str, width: int) -> bytes | dict[str, Any]:
     if hasattr(os, "nice"):  # not on Windows
         os.nice(max(0, RENDER_NICE - os.nice(0)))
-    score = make()
+    score: ScoreDocument = pickle.loads(pickled)()
     if form != "svg":
         return score.musicxml if form == "musicxml" else score.pdf()
     analysis, beats = score.analysis, score.analysis.beats

@@ -1,10 +1,13 @@
-"""Tests that the event loop waits neither for the model nor for the validation of notes."""
+"""Tests that the event loop waits neither for the model nor for notes that are validated or sent to
+another process."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import Any
 
 import pytest
 
+from service.notes.events import Note
 from service.upload.score import ScoreRequest
 from tests.fakes import GatedTranscriber
 from tests.service.apps import ADDRESS, START, of_type, send, serving, sound_file, stop
@@ -51,3 +54,25 @@ def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.Monke
         assert not score.done()
         gate.set()
         assert score.result(60).status_code == 200
+
+
+def test_requests_are_served_while_notes_are_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate = Event(), Event()
+    state_of = Note.__getstate__
+
+    def wait_and_return_state(note: Note) -> Any:
+        entered.set()
+        assert gate.wait(30)
+        return state_of(note)
+
+    monkeypatch.setattr(Note, "__getstate__", wait_and_return_state)
+    with serving() as (client, _), ThreadPoolExecutor(1) as pool:
+        files = {"file": sound_file()}
+        upload = pool.submit(client.post, "/transcribe?answer=musicxml", files=files)
+        assert entered.wait(60)
+        try:
+            assert client.get("/healthz").status_code == 200
+            assert not upload.done()
+        finally:
+            gate.set()
+        assert upload.result(60).status_code == 200

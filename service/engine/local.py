@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Self
-
-import numpy as np
+from typing import Any, Self, TypeVar
 
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
@@ -18,9 +16,16 @@ from service.engine.runners import (
     device_of,
     make_runner,
 )
-from service.stream.windows import MAX_WINDOWS_PER_BATCH, EngineError, PendingWindows, Probabilities
+from service.stream.windows import (
+    MAX_WINDOWS_PER_BATCH,
+    EngineError,
+    PendingWindows,
+    Probabilities,
+    SegmentProbabilities,
+)
 
 _CLOSED = "the engine is closed"
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -36,7 +41,7 @@ class LocalEngine:
         self._closed = False
         self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
-    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
         return self._submit(self._compute_segment, segment)
 
     def close(self) -> None:
@@ -58,15 +63,13 @@ class LocalEngine:
         """Return the probabilities of a live stream's next windows. Raises EngineError."""
         return self._submit(self._compute, stream, due).result()
 
-    def _submit(
-        self, compute: Callable[..., Probabilities], *arguments: object
-    ) -> Future[Probabilities]:
+    def _submit(self, compute: Callable[..., T], *arguments: object) -> Future[T]:
         try:
             return self._pool.submit(self._run, compute, *arguments)
         except RuntimeError as error:
             raise EngineError(_CLOSED) from error
 
-    def _run(self, compute: Callable[..., Probabilities], *arguments: object) -> Probabilities:
+    def _run(self, compute: Callable[..., T], *arguments: object) -> T:
         if self._closed:
             raise EngineError(_CLOSED)
         return compute(*arguments)
@@ -77,10 +80,10 @@ class LocalEngine:
         except Exception as error:
             raise EngineError(f"the model failed: {error}") from error
 
-    def _compute_segment(self, segment: PendingWindows) -> Probabilities:
+    def _compute_segment(self, segment: PendingWindows) -> SegmentProbabilities:
         stream = self._runner.open_stream(segment.positions)
         starts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
         parts = [
             self._compute(stream, segment.subset(start, MAX_WINDOWS_PER_BATCH)) for start in starts
         ]
-        return np.concatenate([part for part in parts if len(part)])
+        return [part for part in parts if len(part)]

@@ -18,7 +18,12 @@ from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
-from service.stream.windows import EngineError, InferenceEngine, Probabilities
+from service.stream.windows import (
+    EngineError,
+    InferenceEngine,
+    Probabilities,
+    SegmentProbabilities,
+)
 
 if TYPE_CHECKING:
     from service.audio.decode import AudioDecoder, SampleArray
@@ -98,15 +103,16 @@ class SegmentPipeline:
             on_frames=on_frames,
         )
         self._engine = engine
-        self._in_flight: deque[Future[Probabilities]] = deque()
+        self._in_flight: deque[Future[SegmentProbabilities]] = deque()
 
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events of the segments that ``results`` yields, and the progress after each
-        segment. duration_s: duration of the recording, or None if unknown."""
-        for probabilities in self.results(flush):
-            yield from self.stream.process_predictions(probabilities)
+        """Yield the events of the segments of ``results``, and the progress after each segment.
+        duration_s: duration of the recording, or None if unknown."""
+        for parts in self._segments(flush):
+            for probabilities in parts:
+                yield from self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
             fraction = None if duration_s is None else min(1.0, time_s / duration_s)
             yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
@@ -114,6 +120,10 @@ class SegmentPipeline:
     def results(self, flush: bool = False) -> Iterator[Probabilities]:
         """Submit the complete segments. Yield the oldest results when more segments are in flight
         than the engine has workers. flush: also submit an incomplete segment and yield the rest."""
+        for parts in self._segments(flush):
+            yield from parts
+
+    def _segments(self, flush: bool) -> Iterator[SegmentProbabilities]:
         while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
             due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
             assert due is not None
@@ -122,7 +132,7 @@ class SegmentPipeline:
         if flush:
             yield from self._next_results(0)
 
-    def _next_results(self, in_flight: int) -> Iterator[Probabilities]:
+    def _next_results(self, in_flight: int) -> Iterator[SegmentProbabilities]:
         while len(self._in_flight) > in_flight:
             yield self._in_flight.popleft().result()
 

@@ -189,6 +189,7 @@ class PendingWindows:
 
 
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
+SegmentProbabilities = list[Probabilities]  # of all windows of a segment, in parts
 
 
 class EngineError(RuntimeError):
@@ -205,7 +206,7 @@ class InferenceEngine(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
         """Return a future for the probabilities of a segment. It fails with EngineError."""
         ...
 

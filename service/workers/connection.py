@@ -8,7 +8,6 @@ worker never outlives the service, because it exits when its socket is closed.
 from __future__ import annotations
 
 import asyncio
-import mmap
 import os
 import pickle
 import socket
@@ -28,8 +27,7 @@ from service.protocol.server_messages import DoneReason
 from service.stream.windows import EngineError, WindowSchedule
 from service.workers import messages
 
-PROCESSES = hasattr(os, "memfd_create")
-"""True if workers can be processes, which requires Linux."""
+PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit a socket
 MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session stops reading
 MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
 MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
@@ -165,19 +163,13 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
-        self._memory = os.fdopen(os.memfd_create("rse-worker"), "wb", buffering=0)
-        files = (other.fileno(), self._memory.fileno())
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _MAIN, *map(str, files)],
+            [sys.executable, "-P", "-c", _MAIN, str(other.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
-            pass_fds=files,
+            pass_fds=[other.fileno()],
         )
         other.close()
-
-    def memory(self, size: int) -> mmap.mmap:
-        """Map the shared memory, whose size the worker sets when it has loaded the model."""
-        return mmap.mmap(self._memory.fileno(), size)
 
     def kill(self) -> None:
         self._process.kill()
@@ -185,11 +177,10 @@ class WorkerProcess:
     def wait(self) -> None:
         """Block until the process has exited."""
         self._process.wait()
-        self._memory.close()
 
 
 class WorkerThread:
-    """A worker in a thread, for a single core or a system without ``os.memfd_create``."""
+    """A worker in a thread, for a single core or a system without ``PROCESSES``."""
 
     def __init__(self) -> None:
         self.socket, other = socket.socketpair()
@@ -199,14 +190,7 @@ class WorkerThread:
     def _run(self, other: socket.socket) -> None:
         from service.workers.worker import run  # imports torch, which takes a second
 
-        run(Connection(other.detach()), self._map)
-
-    def _map(self, size: int) -> mmap.mmap:
-        self._shared = mmap.mmap(-1, size)
-        return self._shared
-
-    def memory(self, size: int) -> mmap.mmap:
-        return self._shared
+        run(Connection(other.detach()))
 
     def kill(self) -> None:
         """Do nothing, because the thread exits by itself once its socket is closed."""
@@ -224,10 +208,9 @@ class State(Enum):
 
 
 class WorkerConnection:
-    """A worker's socket, process, memory and live sessions. Used only from the event loop.
+    """A worker's socket, process and live sessions. Used only from the event loop.
 
     Attributes:
-        samples, probabilities: views of the shared memory (``service.workers.messages.slots``).
         sessions: live sessions by their number (``OpenSession.stream``).
     """
 
@@ -266,7 +249,6 @@ class WorkerConnection:
         assert isinstance(reply, messages.ModelLoaded)
         if self._state is State.CLOSED:
             raise EngineError("worker was stopped while it loaded the model")
-        self.samples, self.probabilities = messages.slots(reply.config, self._process.memory)
         self._state = State.READY
         self._receiving = asyncio.create_task(self._receive_all(reader))
         return reply
@@ -335,7 +317,7 @@ class WorkerConnection:
             case messages.SessionOutput() | messages.SessionFailed():
                 if (session := self.sessions.get(reply.stream)) is not None:
                     session.on_worker_reply(reply)
-            case messages.SegmentResult() | messages.BatchTiming():
+            case messages.SegmentPart() | messages.BatchTiming():
                 self._on_result(self, reply)
             case messages.Ping():
                 self._missed_pings = 0

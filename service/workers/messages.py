@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import mmap
 import pickle
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from model.config import FRAMES, HOP, PITCHES, WINDOW, ModelConfig
+from model.config import ModelConfig
 from service.protocol.client_messages import Resume
 from service.protocol.errors import ErrorCode
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import DoneReason, Limits, Totals
-from service.stream.windows import SEGMENT_FRAMES, PendingWindows
+from service.stream.windows import PendingWindows, Probabilities
 
 LENGTH = struct.Struct("!i")  # header of a packet: the number of bytes that follow
 
@@ -26,24 +22,10 @@ LoadModel = Callable[[str, str], Any]
 """Function that loads a model (name or path) on a device. Both arguments may be `auto`. It must be
 possible to pickle the function, because workers may be processes."""
 
-SLOTS = 2  # number of segments in a worker's shared memory: one is computed, and one waits
-
 
 def packet(message: object) -> bytes:
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
-
-
-def slots(
-    config: ModelConfig, memory: Callable[[int], mmap.mmap]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Map the memory that a worker shares with the service. Return views of its samples and its
-    probabilities, each [SLOTS, values]. memory: function that maps a given number of bytes."""
-    samples = WINDOW + (SEGMENT_FRAMES + config.preroll_hops + FRAMES) * HOP
-    probabilities = len(config.outputs) * SEGMENT_FRAMES * PITCHES
-    shared = memory(4 * SLOTS * (samples + probabilities))
-    values = np.frombuffer(shared, np.float32).reshape(SLOTS, -1)
-    return values[:, :samples], values[:, samples:]
 
 
 # -- to a worker ----------------------------------------------------------------------------------
@@ -109,11 +91,10 @@ class CloseSession(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Compute a segment of a recording, whose samples are in a slot of the shared memory."""
+    """Compute a segment of a recording."""
 
-    slot: int
-    samples: int  # number of samples in the slot
-    due: PendingWindows  # the windows, without their samples
+    number: int
+    due: PendingWindows
 
 
 class Ping(NamedTuple):
@@ -172,12 +153,14 @@ class SessionFailed(NamedTuple):
     message: str
 
 
-class SegmentResult(NamedTuple):
-    """Result of a segment. Its slot has probabilities of this shape, unless ``error`` is set."""
+class SegmentPart(NamedTuple):
+    """Probabilities of the next windows of a segment. ``error``: the model failed, and no other
+    part follows."""
 
-    slot: int
-    shape: tuple[int, ...]
-    error: str | None
+    number: int
+    probabilities: Probabilities | None
+    is_last: bool = False
+    error: str = ""
 
 
 class BatchTiming(NamedTuple):
@@ -193,4 +176,4 @@ class BatchTiming(NamedTuple):
     total_s: float
 
 
-Result = SegmentResult | BatchTiming
+Result = SegmentPart | BatchTiming

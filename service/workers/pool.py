@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 from model.config import ModelConfig
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.stream.windows import EngineError, PendingWindows, Probabilities
+from service.stream.windows import EngineError, PendingWindows, SegmentProbabilities
 from service.workers.connection import MIN_MISSED_PINGS, PROCESSES, SessionProxy, WorkerConnection
 from service.workers.messages import (
     BatchTiming,
     ModelLoaded,
     OpenSession,
     Result,
-    SegmentResult,
+    SegmentPart,
     WorkerConfig,
 )
 from service.workers.segments import SERVICE_STOPPED, SegmentJob, SegmentQueue
@@ -150,7 +150,7 @@ class WorkerPool:
         worker = min(ready, key=lambda worker: (worker.is_late, worker.windows_per_s))
         return SessionProxy(replace(opening, stream=next(self._numbers)), self.config, worker)
 
-    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
+    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
         job = SegmentJob(segment)
         try:
             self._loop.call_soon_threadsafe(self._segments.submit, job)
@@ -171,8 +171,8 @@ class WorkerPool:
             raise
 
     def _on_result(self, worker: WorkerConnection, result: Result) -> None:
-        if isinstance(result, SegmentResult):
-            self._segments.on_result(worker, result)
+        if isinstance(result, SegmentPart):
+            self._segments.on_part(result)
         elif self.observer is not None:
             self.observer.on_batch(result)
 

@@ -13,20 +13,17 @@ whose results are dropped. All other results equal those of a single pass, bit f
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
-import numpy as np
-
-from service.stream.windows import EngineError, PendingWindows, Probabilities
+from service.stream.windows import EngineError, PendingWindows, SegmentProbabilities
 from service.workers.connection import WorkerConnection
-from service.workers.messages import SLOTS, Segment, SegmentResult
+from service.workers.messages import Segment, SegmentPart
 
 SERVICE_STOPPED = "the service has stopped"
-_NO_SAMPLES = np.zeros(0, np.float32)  # replaces the samples that are in shared memory
+MAX_SEGMENTS = 2  # maximum number of segments at a worker: one is computed, and one waits
 
 
 class SegmentJob:
@@ -34,7 +31,8 @@ class SegmentJob:
 
     def __init__(self, segment: PendingWindows) -> None:
         self.segment = segment
-        self.future: Future[Probabilities] = Future()
+        self.future: Future[SegmentProbabilities] = Future()
+        self.parts: SegmentProbabilities = []  # parts computed by the current worker
 
     def start(self) -> bool:
         """Mark the job as running, so that it can no longer be cancelled. Return False if it was
@@ -53,7 +51,8 @@ class SegmentQueue:
         """workers: the pool's list of current workers, which the pool updates."""
         self._workers = workers
         self._waiting: deque[SegmentJob] = deque()
-        self._computing: dict[tuple[WorkerConnection, int], SegmentJob] = {}  # by slot
+        self._computing: dict[int, tuple[WorkerConnection, SegmentJob]] = {}  # by number
+        self._numbers = itertools.count()
         self._closed = False
 
     def submit(self, job: SegmentJob) -> None:
@@ -64,46 +63,46 @@ class SegmentQueue:
         self.dispatch()
 
     def dispatch(self) -> None:
-        """Send waiting segments to the workers with the most free slots."""
+        """Send waiting segments to the workers with the fewest segments."""
         while self._waiting:
             ready = [worker for worker in self._workers if worker.is_ready]
-            free_slots = max(map(self._free_slots, ready), key=len, default=[])
-            if not free_slots:
+            worker = min(ready, key=self._count, default=None)
+            if worker is None or self._count(worker) == MAX_SEGMENTS:
                 return
             job = self._waiting.popleft()
-            if not job.start():
-                continue
-            worker, slot = free_slots[0]
-            self._computing[worker, slot] = job
-            samples = job.segment.samples
-            worker.samples[slot, : len(samples)] = samples
-            due = replace(job.segment, samples=_NO_SAMPLES)
-            worker.send(Segment(slot, len(samples), due))
+            if job.start():
+                number = next(self._numbers)
+                self._computing[number] = worker, job
+                worker.send(Segment(number, job.segment))
 
-    def _free_slots(self, worker: WorkerConnection) -> list[tuple[WorkerConnection, int]]:
-        slots = [(worker, slot) for slot in range(SLOTS)]
-        return [slot for slot in slots if slot not in self._computing]
+    def _count(self, worker: WorkerConnection) -> int:
+        return sum(other is worker for other, _ in self._computing.values())
 
-    def on_result(self, worker: WorkerConnection, result: SegmentResult) -> None:
-        job = self._computing.pop((worker, result.slot))
-        if result.error is not None:
-            job.fail(result.error)
-        else:
-            # Copy the result, because the slot may be reused before the caller reads it.
-            values = worker.probabilities[result.slot, : math.prod(result.shape)].copy()
-            job.future.set_result(values.reshape(result.shape))
-        self.dispatch()
+    def on_part(self, part: SegmentPart) -> None:
+        _, job = self._computing[part.number]
+        if part.probabilities is not None:
+            job.parts.append(part.probabilities)
+        if part.is_last:
+            del self._computing[part.number]
+            if part.error:
+                job.fail(part.error)
+            else:
+                job.future.set_result(job.parts)
+            self.dispatch()
 
     def on_worker_exit(self, worker: WorkerConnection) -> None:
         """Queue the worker's running segments again, before all waiting segments."""
-        lost = [key for key in self._computing if key[0] is worker]
-        self._waiting.extendleft([self._computing.pop(key) for key in reversed(lost)])
+        lost = [number for number, (other, _) in self._computing.items() if other is worker]
+        for number in reversed(lost):
+            _, job = self._computing.pop(number)
+            job.parts = []
+            self._waiting.appendleft(job)
         self.dispatch()
 
     def close(self) -> None:
         """Fail all waiting, running and later segments with EngineError."""
         self._closed = True
-        for job in [*self._waiting, *self._computing.values()]:
+        for job in [*self._waiting, *(job for _, job in self._computing.values())]:
             job.fail(SERVICE_STOPPED)
         self._waiting.clear()
         self._computing.clear()

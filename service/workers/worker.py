@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import gc
 import logging
-import mmap
-import os
 import selectors
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -43,27 +41,20 @@ POLL_INTERVAL_S = 0.25  # interval at which all sessions are polled for output
 
 
 def main() -> None:
-    """Run a worker process. The arguments are file descriptors of its socket and shared memory."""
-    socket_fd, memory_fd = map(int, sys.argv[1:])
+    """Run a worker process. The argument is the file descriptor of its socket."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def memory(size: int) -> mmap.mmap:
-        os.truncate(memory_fd, size)
-        return mmap.mmap(memory_fd, size)
-
-    run(Connection(socket_fd), memory, own_process=True)
+    run(Connection(int(sys.argv[1])), own_process=True)
 
 
-def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bool = False) -> None:
-    """Load the model, and handle messages until the service closes the connection. memory: function
-    that maps shared memory of a given size in bytes."""
+def run(service: Connection, own_process: bool = False) -> None:
+    """Load the model, and handle messages until the service closes the connection."""
     try:
         config = service.recv()
         assert isinstance(config, messages.WorkerConfig)
         configure_torch_thread()
         try:
             model = config.load(config.model, config.device)
-            worker = Worker(model, memory)
+            worker = Worker(model)
         except Exception as error:
             logger.exception("cannot load the model %s", config.model)
             service.send(messages.ModelLoadFailed(f"{type(error).__name__}: {error}"))
@@ -91,17 +82,16 @@ def run(service: Connection, memory: Callable[[int], mmap.mmap], own_process: bo
 class _Job:
     """A segment in progress."""
 
-    slot: int
+    number: int
     due: PendingWindows
     features: FeatureStream
     done: int = 0  # number of computed windows, including the pre-roll
-    shape: tuple[int, ...] = ()  # shape of the probabilities in the slot
 
 
 class Worker:
     """Live sessions and segments of one worker."""
 
-    def __init__(self, model: EngineModel, memory: Callable[[int], mmap.mmap]) -> None:
+    def __init__(self, model: EngineModel) -> None:
         self.config, self.runner = model.config, make_runner(model)
         self._batch_windows = self.runner.batch_windows  # maximum number of windows per step
         on_cpu = device_of(model).type == "cpu"
@@ -115,7 +105,6 @@ class Worker:
             window_s=one_ms / 1000,
         )
         self._settings = TrackerSettings.from_card(model.card)
-        self._samples, self._probabilities = messages.slots(model.config, memory)
         self._sessions: dict[int, LiveSession] = {}
         self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
         self._jobs: deque[_Job] = deque()
@@ -286,9 +275,8 @@ class Worker:
     # -- recordings -------------------------------------------------------------------------------
 
     def _start(self, segment: messages.Segment) -> None:
-        due = replace(segment.due, samples=self._samples[segment.slot, : segment.samples])
-        features = self.runner.open_stream(due.positions)
-        self._jobs.append(_Job(segment.slot, due, features))
+        features = self.runner.open_stream(segment.due.positions)
+        self._jobs.append(_Job(segment.number, segment.due, features))
 
     def _step_job(self, job: _Job) -> None:
         """Compute a batch of a segment, or only one window if there are live sessions."""
@@ -299,18 +287,15 @@ class Worker:
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()
-            failed = messages.SegmentResult(job.slot, (), f"the model failed: {error}")
+            failed = messages.SegmentPart(job.number, None, True, f"the model failed: {error}")
             self._replies += [messages.BatchTiming("file", 0, 0.0, 0.0), failed]
             return
         count = part.preroll + part.windows
         elapsed_s = time.monotonic() - started_s
         self._replies.append(messages.BatchTiming("file", count, elapsed_s, elapsed_s))
-        if len(probabilities):
-            first_window = max(0, job.done - job.due.preroll)
-            values, begin = probabilities.ravel(), first_window * probabilities[0].size
-            self._probabilities[job.slot, begin : begin + len(values)] = values
-            job.shape = (first_window + len(probabilities), *probabilities.shape[1:])
         job.done += count
-        if job.done == job.due.preroll + job.due.windows:
+        is_last = job.done == job.due.preroll + job.due.windows
+        if is_last:
             self._jobs.popleft()
-            self._replies.append(messages.SegmentResult(job.slot, job.shape, None))
+        if len(probabilities):
+            self._replies.append(messages.SegmentPart(job.number, probabilities, is_last))

@@ -77,8 +77,8 @@ class Transcriber:
         if a process fails to start.
 
         worker_processes: maximum number of processes. With 0 or 1, threads compute the recordings.
-            On Linux, two or more processes compute them instead if the network runs on a CPU with
-            several cores. They are faster, but take seconds to start and need 0.2 GB each.
+            On Linux and macOS, two or more processes compute them instead if the network runs on
+            a CPU with several cores. They are faster, but need seconds to start and 0.2 GB each.
         """
         network = as_model(model, device)
         cores = available_cores()

@@ -26,7 +26,7 @@ from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.sessions import events, open_command, receive_all, until
 
 pytestmark = [
-    pytest.mark.skipif(not PROCESSES, reason="no memory files on this system"),
+    pytest.mark.skipif(not PROCESSES, reason="workers are processes on POSIX only"),
     pytest.mark.timeout(300),
 ]
 SAMPLES = random_performance(RATE_HZ, 5, 6.0)

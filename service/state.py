@@ -101,8 +101,8 @@ class ServiceState:
         """Raise ProtocolError if the service is draining, or is not ``running``."""
         self.check_draining()
         if not self.running:
-            why = self.load_error or "model not ready: weights are loading or no worker is running"
-            raise ProtocolError(ErrorCode.NOT_READY, why)
+            starting = "the server is not ready: it is loading the model or restarting its workers"
+            raise ProtocolError(ErrorCode.NOT_READY, self.load_error or starting)
 
     def check_model(self, model: str | None) -> None:
         """Raise ProtocolError unless this model is loaded. None accepts any model."""

@@ -38,7 +38,7 @@ def test_load_failure_is_reported_without_its_path() -> None:
 
     with TestClient(app_with(load, Settings())) as client:
         response = client.get("/readyz")
-        while "weights are loading" in response.json()["detail"]:
+        while "it is loading the model" in response.json()["detail"]:
             response = client.get("/readyz")
         assert response.status_code == 503
         assert "EngineError" in response.json()["detail"]

@@ -251,6 +251,7 @@ export class LiveTake extends EventTarget {
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
     if (message) this.#notify(message);
+    else if (this.#overloaded) this.#notify("");
     this.#emit("finish");
   }
 

@@ -107,6 +107,9 @@ def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:
     page.route("**/score?form=svg*", lambda route: None)  # no response
     page.get_by_role("tab", name="Score").click()
     expect(page.get_by_label("Progress of the score")).to_be_visible()
+    page.set_viewport_size({"width": 360, "height": 640})
+    save, frame = tab.box("#save-pdf"), tab.box("#score")
+    assert save["x"] + save["width"] <= frame["x"] + frame["width"]
     page.get_by_role("button", name="Cancel the score").click()
     expect(page.locator("#score-about")).to_contain_text("Cancelled")
     expect(page.get_by_label("Progress of the score")).to_be_hidden()

@@ -156,14 +156,17 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
         server.say({ type: 'warning', code: 'unlikely_audio', message: '' });
         server.say({ type: 'warning', code: 'a later one', message: 'its text' });
         server.say(progress(point(0, 220), 2.9));
+        server.say({ type: 'warning', code: 'overloaded', message: '' });
         live.stop();
         server.say({ type: 'done', reason: 'stop', midi_base64: '' });
         server.fail();
+        await new Promise((resolve) => live.addEventListener('finish', resolve));
         """,
     )
     shown = [text for kind, text in result["events"] if kind == "notice"]
-    overload, late, removed, unlikely, later = shown
+    overload, late, removed, unlikely, later, again, stopped = shown
     assert overload.startswith("The server is overloaded.")
     assert (late, removed) == ("late", "")
     assert "Check the microphone" in unlikely
     assert later == "its text"
+    assert (again, stopped) == (overload, "")  # a take that has ended is not late

@@ -32,6 +32,7 @@ class FakeSounddevice:
     def __init__(self, seconds: float | None = 3.0, opens: bool = True) -> None:
         self.seconds = seconds
         self.opens = opens
+        self.overflows = False  # True to report lost samples with each block
         self.default = SimpleNamespace(device=(1, 0))
         self.pause_s = 0.01 if seconds is None else 0.0005  # between two blocks
         self.streams: list[FakeInputStream] = []
@@ -86,7 +87,7 @@ class FakeInputStream:
             ramp = np.arange(sent, sent + self.blocksize)
             buffer[:, :-1] = -ramp[:, np.newaxis]
             buffer[:, -1] = ramp
-            self.callback(buffer, self.blocksize, None, None)
+            self.callback(buffer, self.blocksize, None, self.owner.overflows)
             buffer[:] = -1  # PortAudio reuses its buffer.
             sent += self.blocksize
             self.closed.wait(self.owner.pause_s)

@@ -40,6 +40,7 @@ class Behaviour:
     fail_retryable: bool = False
     drop_at_samples: float = math.inf  # abort the connection
     drops: int = 1_000  # number of sessions to abort
+    drop_interval: int = 0  # samples from one drop to the next
     unresponsive: bool = False  # after ready
     drain_at_samples: float = math.inf
     omit_note_offs: bool = False
@@ -98,7 +99,7 @@ class Session:
         self.start: dict[str, Any] = {}
         self.audio = bytearray()
         self.largest_message = self.largest_unacknowledged_samples = 0
-        self.acknowledged_samples = self.flushes = 0
+        self.acknowledged_samples = self.flushes = self.keepalives = 0
         self.stopped = False
         self._socket, self._behaviour = socket, behaviour
         self._seq = self._known_events = self._notes = 0
@@ -193,6 +194,7 @@ class Session:
             await self._finish("draining", 1001)
         elif behaviour.drops and self.samples >= behaviour.drop_at_samples:
             behaviour.drops -= 1
+            behaviour.drop_at_samples += behaviour.drop_interval
             self._socket.transport.abort()
         else:
             return False
@@ -204,6 +206,8 @@ class Session:
             self.flushes += 1
             self.acknowledged_samples = self.samples
             await self._send("flushed", id=message["id"], frame=self._position["frame"])
+        elif message["type"] == "keepalive":
+            self.keepalives += 1
         elif message["type"] == "stop":
             self.stopped = True
             await self._finish("stop", 1000)

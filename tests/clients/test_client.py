@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clients import session as session_module
 from clients.client import TranscriptionClient
 from clients.events import (
     ConnectError,
@@ -85,6 +86,15 @@ async def test_flow_control_keeps_to_the_server_limits() -> None:
     assert any(isinstance(event, Progress) for event in events)
     assert (done.reason, done.totals.notes) == ("stop", 20)
     assert done.midi.startswith(b"MThd")
+
+
+async def test_an_idle_client_keeps_its_session_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "KEEPALIVE_S", 0.01)
+    async with FakeService().running() as service, asyncio.timeout(60):
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            while service.sessions[0].keepalives < 2:
+                await asyncio.sleep(0.01)
+            await client.stop()
 
 
 async def test_a_server_error_follows_the_last_note() -> None:

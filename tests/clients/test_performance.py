@@ -12,7 +12,7 @@ from clients.client import MAX_ATTEMPTS_WITHOUT_PROGRESS, TranscriptionClient
 from clients.events import ConnectError, ConnectionLostError, Disconnected, Event, Gap, ServerError
 from clients.performance import AudioBuffer
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
-from tests.clients.fake_service import Behaviour, FakeService, unused_address
+from tests.clients.fake_service import FRAME_RATE_HZ, Behaviour, FakeService, unused_address
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, silence
 
 
@@ -40,14 +40,21 @@ def notes_of(events: list[Event]) -> list[NoteOn | NoteOff]:
     return [event for event in events if isinstance(event, NoteOn | NoteOff)]
 
 
-@pytest.mark.parametrize(("cut_s", "drops"), [(0.3, 1), (1.3, 3), (2.6, 1)])
-async def test_disconnections_change_no_notes(cut_s: float, drops: int) -> None:
-    _, uninterrupted, expected, _ = await perform(Behaviour(), 5)
-    behaviour = Behaviour(drop_at_samples=round(cut_s * RATE), drops=drops)
-    service, client, events, done = await perform(behaviour, 5)
+@pytest.mark.parametrize(
+    ("cut_s", "drops", "interval_s"),
+    # In the last performance, every second session makes progress.
+    [(0.3, 1, 0), (1.3, 3, 0), (2.6, 1, 0), (0.6, 2 * MAX_ATTEMPTS_WITHOUT_PROGRESS + 2, 0.5)],
+)
+async def test_disconnections_change_no_notes(cut_s: float, drops: int, interval_s: float) -> None:
+    duration_s = 5 + drops * interval_s
+    _, uninterrupted, expected, _ = await perform(Behaviour(), duration_s)
+    behaviour = Behaviour(
+        drop_at_samples=round(cut_s * RATE), drops=drops, drop_interval=round(interval_s * RATE)
+    )
+    service, client, events, done = await perform(behaviour, duration_s)
     assert notes_of(events) == notes_of(expected)
     assert done.midi == client.notes.midi()
-    assert done.totals.received_samples == 5 * RATE
+    assert done.totals.received_samples == duration_s * RATE
     assert client.notes.notes == uninterrupted.notes.notes
     assert len(service.sessions) == client.performance.sessions == drops + 1
     assert all("resume" in session.start for session in service.sessions[1:])
@@ -123,6 +130,7 @@ async def test_dropped_audio_is_reported_as_a_gap(monkeypatch: pytest.MonkeyPatc
     assert_no_stuck_note(events)
     ons = [event for event in events if isinstance(event, NoteOn)]
     assert [on.note_id for on in ons] == list(range(len(ons)))
+    assert [on.frame for on in ons] == [round(on.time_s * FRAME_RATE_HZ) for on in ons]
     after = [on.time_s for on in ons if on.time_s > gap.time_s]
     assert after == pytest.approx([9.65, 10.65, 11.65])
 
@@ -155,6 +163,21 @@ async def test_the_client_stops_retrying_without_progress() -> None:
         MAX_ATTEMPTS_WITHOUT_PROGRESS <= len(service.sessions) <= MAX_ATTEMPTS_WITHOUT_PROGRESS + 2
     )
     assert_no_stuck_note(events)
+
+
+async def test_delays_between_attempts_double_up_to_a_maximum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(client_module, "MAX_DELAY_S", 0.008)
+    with unused_address() as url:
+        client = TranscriptionClient(url, OPTIONS, give_up_s=None)
+        client.start()
+        iterator = aiter(client)
+        events = [await anext(iterator) for _ in range(6)]
+        await client.close()
+    delays_s = [event.retry_s for event in events if isinstance(event, Disconnected)]
+    assert delays_s == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.008, 0.008], rel=0.26)
 
 
 async def test_stop_without_a_connection_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

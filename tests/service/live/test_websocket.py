@@ -175,6 +175,16 @@ def test_session_ends_at_the_time_limit() -> None:
     assert of_type(messages, "error")[0]["code"] == "session_too_long"
 
 
+def test_keepalives_do_not_replace_audio_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "MAX_KEEPALIVE_S", 0.5)
+    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
+        start_session(socket)
+        socket.send_json({"type": "keepalive"})
+        messages, _ = receive_all(socket)
+    (error,) = of_type(messages, "error")
+    assert (error["code"], error["message"]) == ("idle_timeout", "no audio for 0.5 s")
+
+
 def test_note_limit_ends_the_session_with_its_notes(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,14 +4,21 @@ import subprocess
 import sys
 
 import pytest
+from fastapi import FastAPI
 
 from service.__main__ import address_to_open, main
+from service.server import server_config
+from service.settings import Settings
 
 
 def test_address_to_open_is_a_reachable_host() -> None:
     assert address_to_open("0.0.0.0", 8000) == "http://127.0.0.1:8000"
     assert address_to_open("::", 8000) == "http://[::1]:8000"
     assert address_to_open("music.local", 80) == "http://music.local:80"
+
+
+def test_idle_timeout_is_not_rounded() -> None:
+    assert server_config(FastAPI(), Settings(idle_timeout_s=0.4)).timeout_keep_alive == 0.4
 
 
 @pytest.mark.parametrize(

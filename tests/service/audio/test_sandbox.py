@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import resource
 import signal
 import struct
@@ -79,6 +80,19 @@ def test_crafted_file_allocates_little_memory(
             list(decoder)
     assert error.value.code.status == 422
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100 * 1024
+
+
+def test_child_has_limits_of_memory_and_time(tmp_path: Path) -> None:
+    with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
+        limits, status = (
+            Path(f"/proc/{decoder.pid}/{name}").read_text() for name in ("limits", "status")
+        )
+        niceness = os.getpriority(os.PRIO_PROCESS, decoder.pid)
+    maximum = dict(re.findall(r"^Max (.+?)  +(\w+)", limits, re.M))
+    used_kb = int(status.partition("VmSize:")[2].split()[0])
+    assert int(maximum["address space"]) <= 1024 * used_kb + sandbox.MAX_MEMORY_BYTES
+    assert int(maximum["cpu time"]) == sandbox.MAX_CPU_S
+    assert niceness >= sandbox.DECODER_NICE
 
 
 def test_parent_raises_the_errors_of_the_child(tmp_path: Path) -> None:

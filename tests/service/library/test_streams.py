@@ -10,7 +10,15 @@ from rse_transcribe import Stream
 from rse_transcribe import transcribe as transcribe_recording
 from service.notes.events import Event
 from tests.fakes import FakeTranscriber
-from tests.service.apps import PITCHES, RATE_HZ, melody, pcm16, serving, transcribe_melody
+from tests.service.apps import (
+    PITCHES,
+    RATE_HZ,
+    melody,
+    pcm16,
+    perform,
+    serving,
+    transcribe_melody,
+)
 
 
 def push_blocks(block: int, samples: np.ndarray | None = None) -> list[Event]:
@@ -29,7 +37,10 @@ def push_blocks(block: int, samples: np.ndarray | None = None) -> list[Event]:
 
 def test_stream_returns_the_events_of_the_websocket() -> None:
     with serving() as (client, _):
+        ready, _ = perform(client, b"")
         reported = transcribe_melody(client)
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        assert stream.note_on_delay_ms == pytest.approx(ready["delay_ms"], abs=1e-3)
     events = push_blocks(1000, np.frombuffer(pcm16(melody()), "<i2"))
     assert [event.kind for event in events] == [message["type"] for message in reported]
     for event, message in zip(events, reported, strict=True):

@@ -1,5 +1,6 @@
 """Tests of the methods of a transcription, and of the library's other functions."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def test_midi_has_tempo_and_notes(
 
 def test_unknown_model_and_device_are_rejected() -> None:
     assert "live" in rse_transcribe.available_models()
-    model = rse_transcribe.load("live", device="cpu")
+    model = as_model("auto", "cpu")
     assert model.config.name == "live"
     assert as_model(model, "auto") is model
     with pytest.raises(ValueError, match="no weights 'nothing'"):
@@ -60,6 +61,11 @@ def test_public_names_exist_and_are_documented() -> None:
     assert rse_transcribe.__version__ == metadata.version("rse-transcribe")
     public = {name for name in dir(rse_transcribe) if not name.startswith("_")}
     assert public == set(rse_transcribe.__all__)
+
+
+def test_import_without_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", pytest.fail)
+    importlib.reload(rse_transcribe)
 
 
 def test_user_file_that_hides_a_package_is_reported(tmp_path: Path) -> None:

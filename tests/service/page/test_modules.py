@@ -151,6 +151,19 @@ def test_page_has_every_instrument_of_the_service(bench: Tab) -> None:
     assert {"guitar", "violin"} < set(labels)
 
 
+def test_names_of_files_and_tracks_are_understood(bench: Tab) -> None:
+    stems, instrument = bench.run(
+        """async (names) => {
+          const { stemOf } = await import('./notes/saving.js');
+          const { instrumentOf } = await import('./notes/instruments.js');
+          return [names.map((name) => stemOf({ name })), instrumentOf('Guitar')];
+        }""",
+        ["Mr. Brightside", "take 2.flac", "a/b.c"],
+    )
+    assert stems == ["Mr. Brightside", "take 2", "a.b.c"]
+    assert instrument == "plucked"
+
+
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
     """Another page responds. Then the server is starting, full and free, long before the pause
     would end by itself."""

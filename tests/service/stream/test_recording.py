@@ -62,10 +62,11 @@ def test_file_and_live_stream_return_the_same_events(
 
 def test_progress_is_followed_by_the_result(engine: LocalEngine) -> None:
     items = collect(wav(play(MELODY, 150.0, RATE_HZ)), engine)
-    fractions = [item.fraction or 0.0 for item in items if isinstance(item, FileProgress)]
+    progress = [item for item in items if isinstance(item, FileProgress)]
+    fractions = [item.fraction or 0.0 for item in progress]
     assert len(fractions) >= 3
     assert fractions == sorted(fractions)
-    assert 0 < fractions[0] < fractions[-1] <= 1
+    assert fractions == pytest.approx([min(1.0, item.time_s / 150.0) for item in progress])
     *_, result = items
     assert isinstance(result, TranscriptionResult)
     assert result.totals.audio_s == 150.0

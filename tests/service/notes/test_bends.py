@@ -76,7 +76,7 @@ def test_curve_follows_vibrato_beyond_half_a_semitone() -> None:
 
 def test_bends_of_a_resumed_note_are_omitted_if_the_first_are_missing() -> None:
     collector = NoteCollector(2, [note("note_on", 100, 0), note("note_on", 108, 1, 62)])
-    collector.add(BendEvent(n, pitch, 108, 1.08, (9.0, 9.0)) for n, pitch in ((0, PITCH), (1, 62)))
+    collector.add(BendEvent(n, pitch, 108, 1.08, (9.0,) * 5) for n, pitch in ((0, PITCH), (1, 62)))
     collector.add([note("note_off", 110, 0), note("note_off", 110, 1, 62)])
     assert [completed.bends for completed in collector.notes] == [None, (9.0, 9.0)]
 

@@ -69,6 +69,15 @@ def test_repeated_note_ends_the_first_at_its_fall_or_the_onset(fall: int, end: f
     assert events[2].time_s == pytest.approx(30.25 * FRAME_S, abs=1e-5)
 
 
+@pytest.mark.parametrize(("distance", "onsets"), [(7, [10]), (8, [10, 18])])
+def test_note_starts_again_after_the_minimum_duration(distance: int, onsets: list[int]) -> None:
+    probs = silence(60)
+    add_note(probs, 60, 10, 30)
+    add_note(probs, 60, 10 + distance, 40)
+    events = track(probs, TrackerSettings(min_note_frames=8))
+    assert [event.frame for event in events if event.kind == "note_on"] == onsets
+
+
 def test_onset_correction_shifts_only_onsets() -> None:
     probs = silence(60)
     add_note(probs, 60, 10.25, 30)

@@ -21,7 +21,7 @@ from service import health
 from service.access import tokens
 from service.access.gate import Gate
 from service.access.problems import HANDLERS, problem_response
-from service.engine.load import available_cores, load_network
+from service.engine.load import LoadModel, WorkerConfig, available_cores, load_network
 from service.live import websocket
 from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError
@@ -29,9 +29,7 @@ from service.settings import Settings, unknown_variables
 from service.state import ServiceState
 from service.upload import endpoint as upload
 from service.upload import score
-from service.workers.connection import PROCESSES
-from service.workers.messages import LoadModel, WorkerConfig
-from service.workers.pool import WorkerPool
+from service.workers.pool import PROCESSES, WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +70,7 @@ def create_app(
         processes=processes,
     )
     state = ServiceState(settings, pool, metrics)
-    pool.observer = state
+    pool.on_batch, pool.on_worker_exit = state.on_batch, state.on_worker_exit
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

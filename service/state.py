@@ -16,7 +16,7 @@ from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import StreamOptions
 from service.settings import Settings
-from service.workers.messages import BatchTiming
+from service.stream.windows import BatchTiming
 from service.workers.pool import WorkerPool
 
 MAX_SESSIONS_PER_CLIENT = 8
@@ -156,7 +156,7 @@ class ServiceState:
                 raise
             yield slot
 
-    # -- service.workers.pool.Observer ------------------------------------------------------------
+    # -- callbacks of the pool --------------------------------------------------------------------
 
     def on_batch(self, timing: BatchTiming) -> None:
         self.metrics.on_batch(timing)

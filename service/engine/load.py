@@ -1,4 +1,4 @@
-"""Counts the available cores, and loads weights on a device.
+"""Counts the available cores and workers, and loads weights on a device.
 
 The functions import torch only when they need it: the import takes a second and 0.2 GB of memory.
 """
@@ -7,14 +7,47 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from service.engine.runners import EngineModel
 
+MAX_WORKERS = 8
+CORES_PER_GPU_WORKER = 4
+"""Number of cores for each worker that uses a GPU. One worker can resample and track 125 to 200
+streams, and a GPU can compute several times as many. Each worker that uses a GPU needs 2 to 3 GB of
+memory."""
+# Device files of the GPUs that PyTorch calls "cuda": NVIDIA's driver, WSL, and AMD's driver.
+GPU_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+
+LoadModel = Callable[[str, str], Any]
+"""Function that loads a model (name or path) on a device. Both arguments may be `auto`. It must be
+possible to pickle the function, because workers may be processes."""
+
 _OWN_GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
+
+
+class WorkerConfig(NamedTuple):
+    """Model of the workers. ``model`` and ``device`` are the arguments of ``load``."""
+
+    load: LoadModel
+    model: str
+    device: str
+
+
+def may_use_gpu(device: str) -> bool:
+    """True if the device is a GPU, or is `auto` and the system has a GPU."""
+    has_gpu = any(path.exists() for path in GPU_DEVICES)
+    return device.startswith("cuda") or (device == "auto" and has_gpu)
+
+
+def worker_count(cores: int, on_gpu: bool) -> int:
+    """Return the default number of workers: one per core, or one per CORES_PER_GPU_WORKER cores
+    with a GPU; at most MAX_WORKERS."""
+    return max(1, min(cores // (CORES_PER_GPU_WORKER if on_gpu else 1), MAX_WORKERS))
 
 
 def available_cores() -> int:

@@ -11,8 +11,9 @@ per core is faster than splitting each small matrix product over all cores.
 from __future__ import annotations
 
 import threading
+import time
 import timeit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from operator import itemgetter
@@ -26,7 +27,7 @@ from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from model.fast.network import FastNetwork, NetworkStream, fast_network
 from model.transcriber import FeatureStream
 from model.transcriber import TranscriptionModel as Network
-from service.engine.cuda_graphs import GraphRunner
+from service.engine.cuda_graphs import MAX_STEP_MS, GraphRunner
 from service.stream.windows import (
     MAX_WINDOWS_PER_BATCH,
     PendingWindows,
@@ -53,8 +54,7 @@ class EngineModel(Protocol):
 class Runner(Protocol):
     """A model on its device. ``batch_windows``: recommended maximum number of windows per batch."""
 
-    @property
-    def batch_windows(self) -> int: ...
+    batch_windows: int
 
     def open_stream(self, positions: slice) -> FeatureStream:
         """Return the state of a new stream. positions: frames to predict from each window."""
@@ -194,17 +194,25 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
     return runner.predict(rows, due.positions)
 
 
-def window_ms(
-    runner: Runner, clock: Callable[[], float], positions: slice = _TYPICAL_POSITIONS
-) -> float:
-    """Return the time to compute a window, in ms: the minimum of several runs, because other
-    programs may slow down some runs. clock: returns the time in s."""
+def calibrate(runner: Runner, device: torch.device) -> float:
+    """Return the time to compute a window in s: the minimum of several runs, because other programs
+    may slow down some runs. On a CPU, limit ``batch_windows`` so that a batch takes at most
+    MAX_STEP_MS."""
+    on_cpu = device.type == "cpu"
+    positions = _TYPICAL_POSITIONS
     stream, hops = runner.open_stream(positions), positions.stop - positions.start
     due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
     runs = timeit.repeat(
-        lambda: compute(runner, stream, due), timer=clock, repeat=_TIMED_RUNS, number=1
+        lambda: compute(runner, stream, due),
+        timer=time.thread_time if on_cpu else time.perf_counter,
+        repeat=_TIMED_RUNS,
+        number=1,
     )
-    return 1000 * max(min(runs), 1e-6)
+    window_s = max(min(runs), 1e-9)
+    if on_cpu:
+        max_windows = int(MAX_STEP_MS / 1000 / window_s)
+        runner.batch_windows = max(1, min(runner.batch_windows, max_windows))
+    return window_s
 
 
 def configure_torch_thread() -> None:

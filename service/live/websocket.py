@@ -17,8 +17,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
 from service.live.receiving import MAX_MESSAGE_BYTES, ClientDisconnectedError, Receiver
-from service.live.session_log import SessionLog
+from service.live.session import MAX_BUFFERED_S, SessionProxy
 from service.ops.capacity import Reservation
+from service.ops.session_log import SessionLog
 from service.protocol.client_messages import (
     Flush,
     Keepalive,
@@ -31,8 +32,7 @@ from service.protocol.errors import ErrorCode, ProtocolError, internal_error
 from service.protocol.options import AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
-from service.workers.connection import MAX_BUFFERED_S, SessionProxy
-from service.workers.messages import OpenSession
+from service.stream.session import OpenSession
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
@@ -193,9 +193,8 @@ class Connection:
         if not self._reservation.resize(service.sessions.size(options)):
             raise service.sessions.rejection(options)
         opening = OpenSession(
+            start=start,
             session_id=session_id,
-            audio=start.audio(),
-            options=options,
             limits=Limits(
                 max_message_bytes=MAX_MESSAGE_BYTES,
                 max_session_s=settings.max_session_s,
@@ -203,15 +202,12 @@ class Connection:
                 max_buffered_ms=1000 * MAX_BUFFERED_S,
             ),
             overload_lag_s=settings.overload_lag_s,
-            resume=resume,
-            updates=start.updates,
-            frames=start.frames,
-            beats=start.beats,
         )
         fields = start.model_dump(mode="json", exclude={"type", "resume"}, exclude_none=True)
         start_s = resume.from_sample / start.sample_rate if resume else 0.0
         self._log.opening(session_id, start_s, resumed=resume is not None, **fields)
-        self._session = service.pool.open_session(opening)
+        pool = service.pool
+        self._session = SessionProxy(opening, pool.config, pool.least_loaded())
         service.connections[session_id] = self
         self._slots.callback(self._forget, session_id)
         return self._session

@@ -17,7 +17,7 @@ from typing import Literal
 from model.config import HOP
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Mode, StreamOptions
-from service.workers.messages import BatchTiming
+from service.stream.windows import BatchTiming
 
 # Maximum predicted share of the workers' time that all sessions use. The remaining time is for
 # sockets, windows that become pending together, and batches of recordings.

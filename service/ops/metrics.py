@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from service.workers.messages import BatchTiming
+from service.stream.windows import BatchTiming
 
 # Buckets around 46 ms, the duration of a block of four frames of the shipped model.
 STEP_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.046, 0.07, 0.1, 0.2, 0.5, 1, 5, 30)

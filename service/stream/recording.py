@@ -83,7 +83,18 @@ RecordingItem = OpenedRecording | Event | FileProgress | TranscriptionResult
 
 
 class SegmentPipeline:
-    """Computes a recording in segments, several at once, and returns the results in order."""
+    """Computes a recording in segments, several at once, and returns the results in order.
+
+    The first half of the network computes the windows of a stream one after the other, so a single
+    stream would use only one core. However, the streaming state depends only on the last
+    ``ModelConfig.preroll_hops`` hops. Each segment therefore starts with a pre-roll: earlier
+    windows, whose results are dropped. All other results equal those of a single pass bit for bit::
+
+        windows    0 .............. 63 | 64 ............ 127 | 128 ...
+        worker 1   ####################
+        worker 2                ++++++++ ###################             + pre-roll
+        worker 1                                     ++++++++ ########## ...
+    """
 
     def __init__(
         self,

@@ -1,49 +1,200 @@
-"""Starts and replaces the workers, and distributes live sessions and segments among them."""
+"""The service's side of the workers: starts, replaces and calls them.
+
+Python threads contend for the GIL. One window needs hundreds of small operations, each of which
+releases and re-acquires the GIL. Workers are therefore processes on multi-core CPUs and on GPUs. A
+worker never outlives the service, because it exits when its socket is closed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Mapping
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
+from multiprocessing.connection import Connection
+from struct import Struct
 from threading import Thread
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from model.config import ModelConfig
+from service.engine.load import WorkerConfig, may_use_gpu, worker_count
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.stream.windows import EngineError, PendingWindows, SegmentProbabilities
-from service.workers.connection import MIN_MISSED_PINGS, PROCESSES, SessionProxy, WorkerConnection
-from service.workers.messages import (
-    BatchTiming,
-    ModelLoaded,
-    OpenSession,
-    Result,
-    SegmentPart,
-    WorkerConfig,
-)
-from service.workers.segments import SERVICE_STOPPED, SegmentJob, SegmentQueue
+from service.stream.session import OpenSession, SessionOutput
+from service.stream.windows import BatchTiming, EngineError, PendingWindows, SegmentProbabilities
+from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, SegmentPart, run
 
 logger = logging.getLogger(__name__)
 
-MAX_WORKERS = 8
-CORES_PER_GPU_WORKER = 4
-"""Number of cores for each worker that uses a GPU. One worker can resample and track 125 to 200
-streams, and a GPU can compute several times as many. Each worker that uses a GPU needs 2 to 3 GB of
-memory."""
-MAX_PING_INTERVAL_S = 2.0
-# Device files of the GPUs that PyTorch calls "cuda": NVIDIA's driver, WSL, and AMD's driver.
-GPU_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit a socket
+MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # limits of the pause after a worker has failed to start
+MAX_SEGMENTS = 2  # maximum number of segments at a worker: one is computed, and one waits
+MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
+MAX_PING_INTERVAL_S = 2.0
+SERVICE_STOPPED = "the service has stopped"
+WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"
+_MAX_THREAD_EXIT_S = 5.0  # maximum time to wait until a worker thread has exited
+_LENGTH = Struct("!i")  # header of a message, as in ``multiprocessing.connection.Connection``
+# Terminals and service managers send SIGINT and SIGTERM to all processes of the service's group.
+# Workers ignore these signals, so that only the service handles them.
+_MAIN = """
+from signal import SIG_IGN, SIGINT, SIGTERM, signal
+signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
+from service.workers.worker import main
+main()
+"""
 
 
-class Observer(Protocol):
-    """Receives timings and exits of workers. The methods must be fast and must not raise."""
+class Session(Protocol):
+    """The service's side of a live session (``service.live.session.SessionProxy``)."""
 
-    def on_batch(self, timing: BatchTiming) -> None: ...
-    def on_worker_exit(self) -> None: ...
+    windows_per_s: float
+
+    def receive(self, output: SessionOutput) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+
+
+class WorkerClient:
+    """A worker's process or thread, and its connection. Used only from the event loop."""
+
+    is_ready = False  # True from the end of ``start`` until the worker exits
+
+    def __init__(self, own_process: bool) -> None:
+        self.own_process = own_process
+        self.sessions: dict[int, Session] = {}  # by number
+        # Parts and futures of the segments in flight, by number.
+        self.segments: dict[int, tuple[SegmentProbabilities, asyncio.Future[Any]]] = {}
+        self._numbers = itertools.count(1)
+        self._missed_pings, self._max_missed_pings = 0, MIN_MISSED_PINGS
+        self._wait: Callable[[], object]  # blocks until the worker has exited
+        self._socket, other = socket.socketpair()
+        if own_process:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _MAIN, str(other.fileno())],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+            )
+            other.close()
+            self._kill, self._wait = process.kill, process.wait
+        else:
+            service = Connection(other.detach())
+            thread = Thread(target=run, args=[service], name="worker", daemon=True)
+            thread.start()
+            # A thread exits by itself once its socket is closed.
+            self._kill, self._wait = lambda: None, partial(thread.join, _MAX_THREAD_EXIT_S)
+
+    async def start(self, config: WorkerConfig) -> ModelLoaded:
+        """Wait until the worker has loaded the model. Raises EngineError if that fails."""
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        self.send(config)
+        try:
+            async with asyncio.timeout(MAX_LOAD_S):
+                reply: ModelLoaded | EngineError = await self.receive()
+        except TimeoutError:
+            raise EngineError(f"worker did not load the model within {MAX_LOAD_S:.0f} s") from None
+        except (asyncio.IncompleteReadError, OSError):
+            raise EngineError("worker exited while it loaded the model") from None
+        if isinstance(reply, EngineError):
+            raise reply
+        self.is_ready = True
+        return reply
+
+    async def stop(self) -> None:
+        """Kill the worker, fail its sessions and segments, and wait until it has exited."""
+        self.kill()
+        for session in self.sessions.values():
+            session.fail(ProtocolError(ErrorCode.INTERNAL, WORKER_EXITED))
+        for _, future in self.segments.values():
+            future.set_result(None)
+        await asyncio.to_thread(self._wait)
+
+    def kill(self) -> None:
+        self.is_ready = False
+        self._kill()
+        if hasattr(self, "_writer"):
+            self._writer.transport.abort()
+
+    @property
+    def is_unresponsive(self) -> bool:
+        return self._missed_pings >= self._max_missed_pings
+
+    @property
+    def load(self) -> tuple[bool, float]:
+        """Missed heartbeats, and windows per second that the worker's sessions require."""
+        required = sum(session.windows_per_s for session in self.sessions.values())
+        return self._missed_pings > 1, required
+
+    def open(self, session: Session, opening: OpenSession) -> int:
+        """Open a session and return its number."""
+        number = next(self._numbers)
+        self.sessions[number] = session
+        self.send(replace(opening, number=number))
+        return number
+
+    def close(self, number: int) -> None:
+        """Discard a session, also in the worker. Idempotent."""
+        if self.sessions.pop(number, None) is not None:
+            self.send(CloseSession(number))
+
+    def compute(self, due: PendingWindows) -> asyncio.Future[SegmentProbabilities | None]:
+        """Return a future of a segment. Its result is None if the worker exits."""
+        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
+        self.segments[number] = [], future
+        self.send(Segment(number, due))
+        return future
+
+    def send(self, message: object) -> None:
+        """Send a message, unless the worker has exited."""
+        if not self._writer.is_closing():
+            data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            self._writer.write(_LENGTH.pack(len(data)) + data)
+
+    async def receive(self) -> Any:
+        """Receive a message. Raises IncompleteReadError or OSError if the worker has exited."""
+        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        return pickle.loads(await self._reader.readexactly(size))
+
+    def handle(self, reply: object) -> None:
+        match reply:
+            case SessionOutput():
+                if (session := self.sessions.get(reply.number)) is not None:
+                    session.receive(reply)
+            case SegmentPart(number, result, is_last):
+                parts, future = self.segments[number]
+                if is_last:
+                    del self.segments[number]
+                if isinstance(result, EngineError):
+                    future.set_exception(result)
+                else:
+                    parts.append(result)
+                    if is_last:
+                        future.set_result(parts)
+            case Ping():
+                self._missed_pings = 0
+
+    async def send_heartbeats(self, hang_timeout_s: float) -> None:
+        """Ping the worker at regular intervals. Kill a process that is unresponsive."""
+        interval_s = min(hang_timeout_s / MIN_MISSED_PINGS, MAX_PING_INTERVAL_S)
+        self._max_missed_pings = round(hang_timeout_s / interval_s)
+        while True:
+            await asyncio.sleep(interval_s)
+            if self.is_ready and not self._missed_pings:
+                self.send(Ping())
+            self._missed_pings += self.is_ready
+            if self.is_unresponsive and self.own_process:
+                logger.error("a worker is unresponsive: killing it")
+                self.kill()
 
 
 class WorkerPool:
@@ -65,71 +216,58 @@ class WorkerPool:
         """Create a pool without workers; ``start`` starts them.
 
         Args:
-            workers: number of workers. None means one per core, or with a GPU one per
-                CORES_PER_GPU_WORKER cores, and at most MAX_WORKERS.
+            workers: number of workers. None means the number of ``worker_count``.
             hang_timeout_s: time without a reply to a heartbeat after which a worker is replaced.
             processes: False to use only one worker, in a thread.
         """
         self._setup, self._cores, self._requested_workers = setup, cores, workers
         self._hang_timeout_s, self._processes = hang_timeout_s, processes
-        self.observer: Observer | None = None
-        self._workers: list[WorkerConnection] = []
-        self._numbers = itertools.count(1)
-        self._segments = SegmentQueue(self._workers)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._exits: set[asyncio.Task[None]] = set()  # wait for workers to exit
-        self._running = False  # True between `start` and `close`
+        # Callbacks, which must be fast and must not raise.
+        self.on_batch: Callable[[BatchTiming], None] = lambda timing: None
+        self.on_worker_exit: Callable[[], None] = lambda: None
+        self._workers: list[WorkerClient] = []
+        self._tasks: list[asyncio.Task[None]] = []  # one for each worker
+        self._computing: WeakSet[asyncio.Task[Any] | None] = WeakSet()  # segments
+        self._is_closed = False
+        self._changed = asyncio.Event()  # set when waiting segments must look for a worker again
         self.device = setup.device
-
-    # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all workers and wait until they are ready. Raises EngineError if one fails."""
         self._loop = asyncio.get_running_loop()
-        device = self._setup.device
-        has_gpu = any(path.exists() for path in GPU_DEVICES)
-        on_gpu = device.startswith("cuda") or (device == "auto" and has_gpu)
-        count = self._count(on_gpu)
+        on_gpu = may_use_gpu(self.device)
+        count = self._requested_workers or worker_count(self._cores, on_gpu)
         own_process = self._processes and (count > 1 or on_gpu)
-        if not own_process:
-            count = 1
         # With a GPU, start one worker first, because it may find that only the CPU is usable.
-        loaded = await self._launch_all(1 if on_gpu else count, own_process)
+        loaded = await self._launch(count if own_process and not on_gpu else 1, own_process)
         self.config: ModelConfig = loaded.config
         self.card: Mapping[str, Any] = loaded.card
-        self.window_s = loaded.window_s
-        self.device = loaded.device
-        self.workers = self._count(loaded.device.startswith("cuda")) if own_process else 1
-        if (missing := self.workers - len(self._workers)) > 0:
-            await self._launch_all(missing, own_process)
-        self._running = True
-        self._spawn(self._send_heartbeats())
-        for worker in [worker for worker in self._workers if not worker.is_ready]:
-            self._on_exit(worker)  # the worker exited while others were loading
-        logger.info("workers: %d on %s, %s", len(self._workers), self.device, self.config.name)
+        self.window_s, self.device = loaded.window_s, loaded.device
+        if own_process and on_gpu:
+            uses_gpu = loaded.device.startswith("cuda")
+            count = self._requested_workers or worker_count(self._cores, uses_gpu)
+            if count > 1:
+                await self._launch(count - 1, own_process)
+        self.workers = len(self._tasks)
+        logger.info("workers: %d on %s, %s", self.workers, self.device, self.config.name)
 
-    def _count(self, on_gpu: bool) -> int:
-        cores_per_worker = CORES_PER_GPU_WORKER if on_gpu else 1
-        default = max(1, min(self._cores // cores_per_worker, MAX_WORKERS))
-        return self._requested_workers or default
-
-    async def _launch_all(self, count: int, own_process: bool) -> ModelLoaded:
+    async def _launch(self, count: int, own_process: bool) -> ModelLoaded:
         """Start workers. If one fails, stop all workers and raise its error."""
+        loaded = [self._loop.create_future() for _ in range(count)]
+        self._tasks += [asyncio.create_task(self._run(own_process, first)) for first in loaded]
         try:
-            return (await asyncio.gather(*(self._launch(own_process) for _ in range(count))))[0]
+            return (await asyncio.gather(*loaded))[0]
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Stop all workers and fail their sessions and segments. Idempotent."""
-        self._running = False
+        self._is_closed = True
+        self._changed.set()
         for task in self._tasks:
             task.cancel()
-        for worker in list(self._workers):
-            self._remove(worker)
-        await asyncio.gather(*self._tasks, *self._exits, return_exceptions=True)
-        self._segments.close()
+        await asyncio.gather(*self._tasks, *self._computing, return_exceptions=True)
 
     @property
     def is_ready(self) -> bool:
@@ -140,117 +278,73 @@ class WorkerPool:
         """True if a worker is unresponsive. The pool soon replaces a process, but not a thread."""
         return any(worker.is_unresponsive for worker in self._workers)
 
-    # -- live sessions and recordings -------------------------------------------------------------
-
-    def open_session(self, opening: OpenSession) -> SessionProxy:
-        """Open a session on the least loaded worker. Raises ProtocolError if none is ready."""
+    def least_loaded(self) -> WorkerClient:
+        """Return the worker for the next live session. Raises ProtocolError if none is ready."""
         ready = [worker for worker in self._workers if worker.is_ready]
         if not ready:
             raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")
-        worker = min(ready, key=lambda worker: (worker.is_late, worker.windows_per_s))
-        return SessionProxy(replace(opening, stream=next(self._numbers)), self.config, worker)
+        return min(ready, key=lambda worker: worker.load)
 
     def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
-        job = SegmentJob(segment)
+        computing = self._compute(segment)
         try:
-            self._loop.call_soon_threadsafe(self._segments.submit, job)
+            return asyncio.run_coroutine_threadsafe(computing, self._loop)
         except RuntimeError:  # the loop is closed
-            job.fail(SERVICE_STOPPED)
-        return job.future
+            computing.close()
+            raise EngineError(SERVICE_STOPPED) from None
 
-    # -- workers ----------------------------------------------------------------------------------
+    async def _compute(self, due: PendingWindows) -> SegmentProbabilities:
+        """Compute a segment at the worker with the fewest segments. Repeat it if a worker exits."""
+        self._computing.add(asyncio.current_task())  # ``close`` waits for this task
+        while not self._is_closed:
+            free = [w for w in self._workers if w.is_ready and len(w.segments) < MAX_SEGMENTS]
+            if not free:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            computing = min(free, key=lambda worker: len(worker.segments)).compute(due)
+            computing.add_done_callback(lambda _: self._changed.set())
+            # A worker also completes a segment that the caller has cancelled.
+            if (result := await asyncio.shield(computing)) is not None:
+                return result
+        raise EngineError(SERVICE_STOPPED)
 
-    async def _launch(self, own_process: bool) -> ModelLoaded:
-        """Start a worker. If it fails, remove it and raise EngineError or OSError."""
-        worker = WorkerConnection(own_process, self._on_result, self._on_exit)
-        self._workers.append(worker)
-        try:
-            return await worker.start(self._setup)
-        except (EngineError, OSError):
-            self._remove(worker)
-            raise
-
-    def _on_result(self, worker: WorkerConnection, result: Result) -> None:
-        if isinstance(result, SegmentPart):
-            self._segments.on_part(result)
-        elif self.observer is not None:
-            self.observer.on_batch(result)
-
-    def _on_exit(self, worker: WorkerConnection) -> None:
-        """Queue the worker's segments again, and start another worker."""
-        if worker not in self._workers or not self._running:
-            return
-        self._workers.remove(worker)
-        logger.error("a worker exited: starting another")
-        if self.observer is not None:
-            self.observer.on_worker_exit()
-        self._segments.on_worker_exit(worker)
-        self._spawn(self._replace(worker, self._wait_closed(worker)))
-
-    def _wait_closed(self, worker: WorkerConnection) -> asyncio.Task[None]:
-        """Return a task that waits for the worker's exit, and that ``close`` awaits."""
-        task = asyncio.create_task(worker.wait_closed())
-        self._exits.add(task)
-        task.add_done_callback(self._exits.discard)
-        return task
-
-    async def _replace(self, worker: WorkerConnection, closed: asyncio.Task[None]) -> None:
-        """Start another worker once ``closed`` is done. Retry after pauses of increasing length."""
-        await asyncio.shield(closed)
+    async def _run(self, own_process: bool, loaded: asyncio.Future[ModelLoaded]) -> None:
+        """Run a worker, and start another one when it exits. Retry after pauses of increasing
+        length, but if the first start fails, set the exception of ``loaded``."""
         pause_s = MIN_PAUSE_S
         while True:
             try:
-                await self._launch(worker.own_process)
-                break
-            except (EngineError, OSError) as error:
+                await self._run_once(own_process, loaded)
+                pause_s = MIN_PAUSE_S
+            except Exception as error:
+                if not loaded.done():
+                    loaded.set_exception(error)
+                    return
                 logger.error("cannot start a worker: %s; retrying in %.0f s", error, pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
-        self._segments.dispatch()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    def _remove(self, worker: WorkerConnection) -> None:
-        if worker in self._workers:
-            self._workers.remove(worker)
-            worker.kill()
-            self._wait_closed(worker)
-
-    async def _send_heartbeats(self) -> None:
-        interval_s = min(self._hang_timeout_s / MIN_MISSED_PINGS, MAX_PING_INTERVAL_S)
-        max_missed = round(self._hang_timeout_s / interval_s)
-        while True:
-            await asyncio.sleep(interval_s)
-            for worker in list(self._workers):
-                worker.send_heartbeat(max_missed)
-                if worker.is_unresponsive and worker.own_process:
-                    logger.error("a worker is unresponsive: killing it")
-                    worker.kill()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-class BackgroundPool:
-    """Runs a pool in the event loop of a separate thread, for programs without an event loop."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        """Start the pool and wait until it is ready. Raises EngineError if a worker fails."""
-        self.pool = pool
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="workers", daemon=True)
-        self._thread.start()
+    async def _run_once(self, own_process: bool, loaded: asyncio.Future[ModelLoaded]) -> None:
+        """Run a worker until it exits. Raises EngineError or OSError if it does not start."""
+        worker = WorkerClient(own_process)
+        self._workers.append(worker)
+        heartbeats = asyncio.create_task(worker.send_heartbeats(self._hang_timeout_s))
         try:
-            asyncio.run_coroutine_threadsafe(pool.start(), self._loop).result()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Stop the workers. Idempotent."""
-        if self._loop.is_closed():
-            return
-        asyncio.run_coroutine_threadsafe(self.pool.close(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            reply = await worker.start(self._setup)
+            if not loaded.done():
+                loaded.set_result(reply)
+            self._changed.set()
+            with suppress(asyncio.IncompleteReadError, OSError):
+                while True:
+                    for reply in await worker.receive():
+                        if isinstance(reply, BatchTiming):
+                            self.on_batch(reply)
+                        else:
+                            worker.handle(reply)
+            logger.error("a worker exited: starting another")
+            self.on_worker_exit()
+        finally:
+            heartbeats.cancel()
+            self._workers.remove(worker)
+            await worker.stop()

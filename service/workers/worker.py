@@ -1,9 +1,10 @@
-"""A worker: computes live sessions and segments of recordings in one thread.
+"""A worker: owns live sessions, and computes them and segments of recordings in one thread.
 
     handle the messages that have arrived -> compute one step -> send the output -> repeat
 
 A step is one batch of pending windows. Live sessions have priority over segments, so a live window
-waits for at most one step of a segment.
+waits for at most one step of a segment. Messages are pickled, and framed by
+``multiprocessing.connection.Connection``.
 """
 
 from __future__ import annotations
@@ -14,30 +15,83 @@ import selectors
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from model.transcriber import FeatureStream
-from service.engine.cuda_graphs import MAX_STEP_MS
-from service.engine.runners import (
-    EngineModel,
-    compute,
-    configure_torch_thread,
-    device_of,
-    make_runner,
-    window_ms,
-)
+from model.config import ModelConfig
+from service.engine.load import WorkerConfig
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ProtocolError, internal_error
-from service.stream.windows import MAX_WINDOWS_PER_BATCH, PendingWindows
-from service.workers import messages
-from service.workers.session import LiveSession
+from service.protocol.server_messages import DoneReason
+from service.stream.session import LiveSession, OpenSession, SessionOutput
+from service.stream.windows import (
+    MAX_WINDOWS_PER_BATCH,
+    BatchTiming,
+    EngineError,
+    PendingWindows,
+    Probabilities,
+)
+
+if TYPE_CHECKING:
+    from model.transcriber import FeatureStream  # imports torch
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.25  # interval at which all sessions are polled for output
+
+# -- messages to a worker, in addition to WorkerConfig and OpenSession ----------------------------
+
+
+class Audio(NamedTuple):
+    """The next PCM bytes of a session, and the event after them, if there is one."""
+
+    session: int
+    data: bytes
+    flush_id: str | None = None
+    end: tuple[DoneReason, ProtocolError | None] | None = None  # end of the audio
+
+
+class CloseSession(NamedTuple):
+    """Discard a session whose output is no longer needed."""
+
+    session: int
+
+
+class Segment(NamedTuple):
+    """Compute a segment of a recording."""
+
+    number: int
+    due: PendingWindows
+
+
+class Ping(NamedTuple):
+    """Heartbeat. The worker replies with the same message."""
+
+
+# -- messages from a worker, in addition to SessionOutput and BatchTiming -------------------------
+
+
+class ModelLoaded(NamedTuple):
+    """The worker is ready. ``window_s`` is the time that one window took in the warm-up."""
+
+    config: ModelConfig
+    card: Mapping[str, Any]
+    device: str
+    window_s: float
+
+
+class SegmentPart(NamedTuple):
+    """Probabilities of the next windows of a segment, or the error of the model, which ends it."""
+
+    number: int
+    probabilities: Probabilities | EngineError
+    is_last: bool
+
+
+# -- the worker -----------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -50,14 +104,11 @@ def run(service: Connection, own_process: bool = False) -> None:
     """Load the model, and handle messages until the service closes the connection."""
     try:
         config = service.recv()
-        assert isinstance(config, messages.WorkerConfig)
-        configure_torch_thread()
         try:
-            model = config.load(config.model, config.device)
-            worker = Worker(model)
+            worker = Worker(config)
         except Exception as error:
             logger.exception("cannot load the model %s", config.model)
-            service.send(messages.ModelLoadFailed(f"{type(error).__name__}: {error}"))
+            service.send(EngineError(f"{type(error).__name__}: {error}"))
             return
         if own_process:
             gc.freeze()  # otherwise each garbage collection would spend 0.1 s on torch's objects
@@ -80,29 +131,28 @@ def run(service: Connection, own_process: bool = False) -> None:
 
 @dataclass(slots=True)
 class _Job:
-    """A segment in progress."""
+    """A segment in progress. ``done``: number of computed windows, including the pre-roll."""
 
-    number: int
-    due: PendingWindows
+    segment: Segment
     features: FeatureStream
-    done: int = 0  # number of computed windows, including the pre-roll
+    done: int = 0
 
 
 class Worker:
     """Live sessions and segments of one worker."""
 
-    def __init__(self, model: EngineModel) -> None:
-        self.config, self.runner = model.config, make_runner(model)
-        self._batch_windows = self.runner.batch_windows  # maximum number of windows per step
-        on_cpu = device_of(model).type == "cpu"
-        one_ms = window_ms(self.runner, time.thread_time if on_cpu else time.perf_counter)
-        if on_cpu:
-            self._batch_windows = max(1, min(self._batch_windows, int(MAX_STEP_MS / one_ms)))
-        self.loaded = messages.ModelLoaded(
+    def __init__(self, config: WorkerConfig) -> None:
+        """Load the model and measure the time of a window."""
+        from service.engine import runners  # imports torch, which takes a second
+
+        runners.configure_torch_thread()
+        model = config.load(config.model, config.device)
+        self._runner = runners.make_runner(model)
+        self.loaded = ModelLoaded(
             config=model.config,
             card=dict(model.card),
-            device=str(device_of(model)),
-            window_s=one_ms / 1000,
+            device=str(runners.device_of(model)),
+            window_s=runners.calibrate(self._runner, runners.device_of(model)),
         )
         self._settings = TrackerSettings.from_card(model.card)
         self._sessions: dict[int, LiveSession] = {}
@@ -120,21 +170,17 @@ class Worker:
 
     def handle(self, message: object) -> None:
         match message:
-            case messages.Audio():
-                now_s = time.monotonic()
-                self._apply(message.stream, lambda session: session.feed(message.data, now_s))
-            case messages.OpenSession():
+            case Audio():
+                if (session := self._sessions.get(message.session)) is not None:
+                    self._apply(session, partial(self._receive, session, message))
+            case OpenSession():
                 self._open(message)
-            case messages.Flush():
-                self._apply(message.stream, lambda session: session.flush(message.id))
-            case messages.EndAudio():
-                error = ProtocolError(*message.error) if message.error else None
-                self._apply(message.stream, lambda session: session.end(message.reason, error))
-            case messages.Segment():
-                self._start(message)
-            case messages.CloseSession():
-                self._close(message.stream)
-            case messages.Ping():
+            case CloseSession():
+                self._close(message.session)
+            case Segment():
+                features = self._runner.open_stream(message.due.positions)
+                self._jobs.append(_Job(message, features))
+            case Ping():
                 self._replies.append(message)
 
     def step(self) -> list[object]:
@@ -148,32 +194,37 @@ class Worker:
             self._polled_s = now_s
             for session in list(self._sessions.values()):
                 self._collect_output(session)
-        elif all(isinstance(reply, messages.BatchTiming) for reply in self._replies):
+        elif all(isinstance(reply, BatchTiming) for reply in self._replies):
             return []  # timings are not urgent: send them with the next output or at the next poll
         replies, self._replies = self._replies, []
         return replies
 
     # -- live sessions ----------------------------------------------------------------------------
 
-    def _open(self, opening: messages.OpenSession) -> None:
+    def _open(self, opening: OpenSession) -> None:
         try:
-            session = LiveSession(opening, self.config, self._settings)
-            session.features = self.runner.open_stream(session.stream.positions)
+            session = LiveSession(opening, self.loaded.config, self._settings)
+            session.features = self._runner.open_stream(session.stream.positions)
         except ProtocolError as error:
-            self._replies.append(messages.SessionFailed(opening.stream, error.code, error.message))
-            return
+            self._replies.append(SessionOutput(opening.number, error=error))
         except Exception:
-            self._abort_session(opening.stream, "cannot open a session")
-            return
-        self._sessions[session.number] = session
-        self._collect_output(session)
+            self._abort(opening.number, "cannot open a session")
+        else:
+            self._sessions[session.number] = session
+            self._collect_output(session)
 
-    def _apply(self, stream: int, action: Callable[[LiveSession], None]) -> None:
-        """Apply an action to a session, if it is open, and queue its pending windows."""
-        if (session := self._sessions.get(stream)) is None:
-            return
+    def _receive(self, session: LiveSession, audio: Audio) -> None:
+        if audio.data:
+            session.feed(audio.data, time.monotonic())
+        if audio.flush_id is not None:
+            session.flush(audio.flush_id)
+        if audio.end is not None:
+            session.end(*audio.end)
+
+    def _apply(self, session: LiveSession, action: Callable[[], None]) -> None:
+        """Pass audio or predictions to a session, and queue its pending windows."""
         try:
-            action(session)
+            action()
         except Exception:
             logger.exception("a session failed on its input")
             self._fail(session)
@@ -187,19 +238,41 @@ class Worker:
             self._collect_output(session)
 
     def _step_live(self) -> None:
-        """Compute one batch of windows, which must all be read at the same positions. Start with
-        the sessions that have waited longest."""
+        """Compute one batch of windows."""
         started_s = time.monotonic()
+        sessions, rows, positions = self._next_batch(started_s)
+        if not rows:
+            return
+        try:
+            probabilities = self._runner.predict(rows, positions)
+        except Exception:
+            logger.exception("the model failed on a batch of %d windows", len(rows))
+            self._replies.append(BatchTiming("live", 0, 0.0, 0.0))
+            for session, _ in sessions:
+                self._fail(session)
+            return
+        model_s = time.monotonic() - started_s
+        for session, windows in sessions:
+            process = partial(session.process_predictions, probabilities[:windows])
+            probabilities = probabilities[windows:]
+            self._apply(session, process)
+            self._collect_output(session)
+        total_s = time.monotonic() - started_s
+        self._replies.append(BatchTiming("live", len(rows), model_s, total_s))
+
+    def _next_batch(self, now_s: float) -> tuple[list[tuple[LiveSession, int]], list[Any], slice]:
+        """Take the next windows of the sessions that have waited longest. All of them must be read
+        at the same positions. Return the sessions with their numbers of windows, the runner's rows,
+        and the positions."""
         batch: list[tuple[LiveSession, int]] = []
-        rows = []
-        positions: slice | None = None
-        free = self._batch_windows
+        rows: list[Any] = []
+        positions = slice(0)
         for _ in range(len(self._queue)):
-            session = self._queue[0]
+            session, free = self._queue[0], self._runner.batch_windows - len(rows)
             stream = session.stream
-            wide = session.is_catching_up(started_s)
+            wide = session.is_catching_up(now_s)
             required = stream.wide_positions if wide else stream.positions
-            if free <= 0 or positions not in (None, required):
+            if free <= 0 or (rows and positions != required):
                 break
             self._queue.popleft()
             session.is_queued = False
@@ -208,42 +281,21 @@ class Worker:
                 count = 1 if self._queue else min(free, MAX_WINDOWS_PER_BATCH)
                 due = stream.next_windows(count, wide=wide)
                 assert due is not None  # a queued session has pending windows
-                rows += self.runner.rows(session.features, due)
+                rows += self._runner.rows(session.features, due)
             except Exception:
                 logger.exception("the front-end failed on a session")
                 self._fail(session)
                 continue
             positions = due.positions
-            free -= due.windows
             batch.append((session, due.windows))
-        if not rows:
-            return
-        assert positions is not None
-        try:
-            probabilities = self.runner.predict(rows, positions)
-        except Exception:
-            logger.exception("the model failed on a batch of %d windows", len(rows))
-            self._replies.append(messages.BatchTiming("live", 0, 0.0, 0.0))
-            for session, _ in batch:
-                self._fail(session)
-            return
-        model_s = time.monotonic() - started_s
-        first = 0
-        for session, count in batch:
-            predictions = probabilities[first : first + count]
-            process = partial(LiveSession.process_predictions, probabilities=predictions)
-            self._apply(session.number, process)
-            self._collect_output(session)
-            first += count
-        total_s = time.monotonic() - started_s
-        self._replies.append(messages.BatchTiming("live", len(rows), model_s, total_s))
+        return batch, rows, positions
 
     def _fail(self, session: LiveSession) -> None:
         """End a session after an internal error, with a note_off for each sounding note."""
         try:
             session.fail()
         except Exception:
-            self._abort_session(session.number, "a session failed to end its notes")
+            self._abort(session.number, "a session failed to end its notes")
         else:
             self._collect_output(session)
 
@@ -253,49 +305,46 @@ class Worker:
         try:
             output = session.collect_output(time.monotonic())
         except Exception:
-            self._abort_session(session.number, "a session failed to produce output")
+            self._abort(session.number, "a session failed to produce output")
             return
         if output is not None:
             self._replies.append(output)
             if output.final_state is not None:
-                self._close(output.stream)
+                self._close(output.number)
 
-    def _abort_session(self, stream: int, event: str) -> None:
+    def _abort(self, number: int, event: str) -> None:
         """Discard a session that cannot send its own error. Log the exception with ``event``."""
         logger.exception(event)
-        error = internal_error()
-        self._replies.append(messages.SessionFailed(stream, error.code, error.message))
-        self._close(stream)
+        self._replies.append(SessionOutput(number, error=internal_error()))
+        self._close(number)
 
-    def _close(self, stream: int) -> None:
-        session = self._sessions.pop(stream, None)
+    def _close(self, number: int) -> None:
+        session = self._sessions.pop(number, None)
         if session is not None and session.is_queued:
             self._queue.remove(session)
 
     # -- recordings -------------------------------------------------------------------------------
 
-    def _start(self, segment: messages.Segment) -> None:
-        features = self.runner.open_stream(segment.due.positions)
-        self._jobs.append(_Job(segment.number, segment.due, features))
-
     def _step_job(self, job: _Job) -> None:
         """Compute a batch of a segment, or only one window if there are live sessions."""
         started_s = time.monotonic()
-        part = job.due.subset(job.done, 1 if self._sessions else self._batch_windows)
+        number, due = job.segment
+        part = due.subset(job.done, 1 if self._sessions else self._runner.batch_windows)
         try:
-            probabilities = compute(self.runner, job.features, part)
+            rows = self._runner.rows(job.features, part)[part.preroll :]
+            probabilities = self._runner.predict(rows, part.positions) if rows else None
         except Exception as error:
             logger.exception("the model failed on a recording")
             self._jobs.popleft()
-            failed = messages.SegmentPart(job.number, None, True, f"the model failed: {error}")
-            self._replies += [messages.BatchTiming("file", 0, 0.0, 0.0), failed]
+            failed = SegmentPart(number, EngineError(f"the model failed: {error}"), True)
+            self._replies += [BatchTiming("file", 0, 0.0, 0.0), failed]
             return
         count = part.preroll + part.windows
         elapsed_s = time.monotonic() - started_s
-        self._replies.append(messages.BatchTiming("file", count, elapsed_s, elapsed_s))
+        self._replies.append(BatchTiming("file", count, elapsed_s, elapsed_s))
         job.done += count
-        is_last = job.done == job.due.preroll + job.due.windows
+        is_last = job.done == due.preroll + due.windows
         if is_last:
             self._jobs.popleft()
-        if len(probabilities):
-            self._replies.append(messages.SegmentPart(job.number, probabilities, is_last))
+        if probabilities is not None:
+            self._replies.append(SegmentPart(number, probabilities, is_last))

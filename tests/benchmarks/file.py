@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.engine.load import available_cores, load_network
+from rse_transcribe.recordings import running
+from service.engine.load import WorkerConfig, available_cores, load_network
 from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.windows import InferenceEngine
-from service.workers.messages import WorkerConfig
-from service.workers.pool import BackgroundPool, WorkerPool
+from service.workers.pool import WorkerPool
 from tests.benchmarks.machine import peak_mb, write_music
 
 HOUR_S = 3600.0
@@ -50,12 +50,6 @@ def measure(path: Path, engine: InferenceEngine) -> dict[str, Any]:
 
 
 if __name__ == "__main__":  # the measuring process
-    background = BackgroundPool(
-        WorkerPool(
-            WorkerConfig(load=load_network, model=sys.argv[2], device="cpu"), available_cores()
-        )
-    )
-    try:
-        print(json.dumps(measure(Path(sys.argv[1]), background.pool)))
-    finally:
-        background.close()
+    setup = WorkerConfig(load=load_network, model=sys.argv[2], device="cpu")
+    with running(WorkerPool(setup, available_cores())) as pool:
+        print(json.dumps(measure(Path(sys.argv[1]), pool)))

@@ -200,8 +200,8 @@ def _transcribing(
         yield lambda recording, report: remote.transcribe(recording, args.server, query, report)
         return
     from rse_transcribe.recordings import Transcriber
+    from service.engine.load import MAX_WORKERS
     from service.stream.windows import EngineError
-    from service.workers.pool import MAX_WORKERS
 
     # Processes take seconds to start, which is too long for a single recording.
     processes, model = MAX_WORKERS if many else 0, args.model or "auto"

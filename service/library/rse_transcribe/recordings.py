@@ -1,5 +1,6 @@
 """``transcribe`` and ``Transcriber``: transcribe recordings with the pipeline of the service."""
 
+import asyncio
 import io
 import os
 import shutil
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
+from threading import Thread
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -30,16 +32,14 @@ from rse_transcribe.arguments import (
 )
 from rse_transcribe.transcription import Transcription
 from service.audio.decode import SampleArray
-from service.engine.load import available_cores, return_network
+from service.engine.load import WorkerConfig, available_cores, return_network
 from service.engine.local import LocalEngine
 from service.engine.runners import device_of
 from service.protocol.options import FILE_OPTIONS
 from service.stream.recording import FileProgress, TranscriptionResult, transcribe_recording
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
-from service.workers.connection import PROCESSES
-from service.workers.messages import WorkerConfig
-from service.workers.pool import BackgroundPool, WorkerPool
+from service.workers.pool import PROCESSES, WorkerPool
 
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 
@@ -86,10 +86,8 @@ class Transcriber:
         resources = ExitStack()
         if processes > 1 and device_of(network).type == "cpu":
             setup = WorkerConfig(partial(return_network, network), network.config.name, "cpu")
-            pool = resources.enter_context(
-                closing(BackgroundPool(WorkerPool(setup, cores, processes)))
-            ).pool
-            self._engine: InferenceEngine = pool
+            pool = WorkerPool(setup, cores, processes)
+            self._engine: InferenceEngine = resources.enter_context(running(pool))
         else:
             self._engine = resources.enter_context(LocalEngine(network))
         self._close = weakref.finalize(self, resources.close)
@@ -214,6 +212,23 @@ def transcribe(
             bends=bends,
             progress=progress,
         )
+
+
+@contextmanager
+def running(pool: WorkerPool) -> Iterator[WorkerPool]:
+    """Run a pool in the event loop of a separate thread. Raises EngineError or OSError if a worker
+    fails to start."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="workers", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(pool.start(), loop).result()
+        yield pool
+    finally:
+        asyncio.run_coroutine_threadsafe(pool.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def progress_bar(recording: BinaryIO | SampleArray, enabled: bool = True) -> Any:

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from service.live import websocket
 from service.protocol.errors import CloseCode
 from service.protocol.server_messages import Frames
-from service.workers import session
-from service.workers.session import LOWEST_PITCH
+from service.stream import session
+from service.stream.session import LOWEST_PITCH
 from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
 from tests.service.apps import (
     ADDRESS,

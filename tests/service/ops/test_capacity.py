@@ -5,7 +5,7 @@ import pytest
 from model.config import HOP
 from service.ops.capacity import MAX_LOAD, WARM_UP_FACTOR, SessionAdmissionControl
 from service.protocol.options import Mode, StreamOptions
-from service.workers.messages import BatchTiming
+from service.stream.windows import BatchTiming
 from tests.service.apps import serving
 
 ANYTIME = StreamOptions(mode=Mode.ANYTIME)

@@ -5,10 +5,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from service.protocol.options import AudioFormat, Encoding, StreamOptions
+from service.live.session import SessionProxy
+from service.protocol.client_messages import Start
+from service.protocol.options import Encoding
 from service.protocol.server_messages import Limits
-from service.workers.connection import SessionProxy
-from service.workers.messages import OpenSession
+from service.stream.session import OpenSession
+from service.workers.pool import WorkerPool
 from tests.service.apps import of_type
 
 TIMEOUT_S = 120.0
@@ -16,16 +18,14 @@ LIMITS = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buff
 OVERLOAD_LAG_S = 1.5
 
 
-def open_command(rate_hz: int) -> OpenSession:
-    """Return the command that opens a session of mono 16-bit audio with default options."""
-    return OpenSession(
-        session_id="ab",
-        audio=AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz),
-        options=StreamOptions(),
-        limits=LIMITS,
-        overload_lag_s=OVERLOAD_LAG_S,
-        updates=True,
-    )
+def open_command(rate_hz: int, **options: Any) -> OpenSession:
+    """Return the command that opens a session of mono 16-bit audio."""
+    start = Start(encoding=Encoding.PCM_S16LE, sample_rate=rate_hz, updates=True, **options)
+    return OpenSession(start, "ab", LIMITS, OVERLOAD_LAG_S)
+
+
+def open_session(pool: WorkerPool, opening: OpenSession) -> SessionProxy:
+    return SessionProxy(opening, pool.config, pool.least_loaded())
 
 
 async def receive_all(session: SessionProxy, messages: list[dict[str, Any]]) -> None:

@@ -4,26 +4,31 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from dataclasses import replace
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rse_transcribe.recordings import running
+from service.engine.load import WorkerConfig
 from service.engine.local import LocalEngine
 from service.protocol.client_messages import Resume
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
-from service.workers.connection import PROCESSES
-from service.workers.messages import BatchTiming, WorkerConfig
-from service.workers.pool import BackgroundPool, WorkerPool
+from service.workers.pool import PROCESSES, WorkerPool
 from tests.benchmarks.machine import process_tree
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import random_performance, transcribe_samples
-from tests.service.workers.sessions import events, open_command, receive_all, until
+from tests.service.workers.sessions import (
+    events,
+    open_command,
+    open_session,
+    receive_all,
+    until,
+)
 
 pytestmark = [
     pytest.mark.skipif(not PROCESSES, reason="workers are processes on POSIX only"),
@@ -52,18 +57,6 @@ def worker_processes() -> list[int]:
     return [pid for pid, command in commands.items() if b"service.workers.worker" in command]
 
 
-class ExitCounter:
-    """Observer that counts the workers that have exited."""
-
-    count = 0
-
-    def on_batch(self, timing: BatchTiming) -> None:
-        pass
-
-    def on_worker_exit(self) -> None:
-        self.count += 1
-
-
 async def perform(
     pool: WorkerPool,
     messages: list[dict[str, Any]],
@@ -72,7 +65,7 @@ async def perform(
 ) -> None:
     """Run a session and append its messages. Kill all workers before the chunk
     ``kill_at_chunk``."""
-    session = pool.open_session(replace(open_command(RATE_HZ), resume=resume))
+    session = open_session(pool, open_command(RATE_HZ, resume=resume))
     start = 2 * resume.from_sample if resume else 0
     receiving = asyncio.create_task(receive_all(session, messages))
     for number, chunk in enumerate(chunks(PCM[start:], 3_001)):
@@ -91,7 +84,8 @@ async def perform(
 
 async def test_session_of_a_killed_worker_can_be_resumed() -> None:
     async with running_pool(2) as pool:
-        pool.observer = exits = ExitCounter()
+        exits: list[None] = []
+        pool.on_worker_exit = lambda: exits.append(None)
         uninterrupted: list[dict[str, Any]] = []
         await perform(pool, uninterrupted)
         expected = events(uninterrupted)
@@ -103,7 +97,7 @@ async def test_session_of_a_killed_worker_can_be_resumed() -> None:
         last = max(n for n, m in enumerate(messages) if "checkpoint" in m)
         known_events = len(events(messages[last:]))
         resume = Resume(**messages[last]["checkpoint"], known_events=known_events)
-        await until(lambda: exits.count == 2 and pool.is_ready)
+        await until(lambda: len(exits) == 2 and pool.is_ready)
         resumed: list[dict[str, Any]] = []
         await perform(pool, resumed, resume)
     assert [*events(messages), *events(resumed)][:-1] == expected[:-1]
@@ -111,14 +105,12 @@ async def test_session_of_a_killed_worker_can_be_resumed() -> None:
 
 def test_background_pool_equals_the_local_engine() -> None:
     samples = SAMPLES.repeat(10)
-    background = BackgroundPool(WorkerPool(CONFIG, cores=2, workers=2))
-    with closing(background):
+    with running(WorkerPool(CONFIG, cores=2, workers=2)) as pool:
         with LocalEngine(load(CONFIG.model, "cpu"), workers=1) as engine:
             expected = transcribe_samples(engine, samples, RATE_HZ)
-        notes, frames = transcribe_samples(background.pool, samples, RATE_HZ)
+        notes, frames = transcribe_samples(pool, samples, RATE_HZ)
         assert notes == expected[0]
         np.testing.assert_array_equal(frames, expected[1])
-    background.close()
 
 
 async def test_load_failure_is_reported() -> None:

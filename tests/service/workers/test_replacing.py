@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
+from service.engine.load import WorkerConfig
 from service.engine.local import LocalEngine
 from service.protocol.errors import ProtocolError
 from service.stream import stream as streams
+from service.stream.session import LiveSession, SessionOutput
 from service.stream.windows import EngineError
-from service.workers import connection
 from service.workers import pool as pools
-from service.workers.messages import SessionOutput, WorkerConfig
-from service.workers.pool import WorkerPool
-from service.workers.session import LiveSession
+from service.workers.pool import WorkerClient, WorkerPool
+from service.workers.worker import ModelLoaded
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import random_performance, transcribe_samples
-from tests.service.workers.sessions import open_command, receive_all, until
+from tests.service.workers.sessions import open_command, open_session, receive_all, until
 
 SAMPLES = random_performance(FAKE_RATE_HZ, 5, 30.0)
 
@@ -79,7 +79,7 @@ async def test_killed_workers_do_not_change_a_recording(monkeypatch: pytest.Monk
     await pool.start()
     task = asyncio.create_task(asyncio.to_thread(transcribe_samples, pool, SAMPLES, FAKE_RATE_HZ))
     for _ in range(2):
-        await until(lambda: pool._segments._computing or task.done())
+        await until(lambda: any(w.segments for w in pool._workers) or task.done())
         pool._workers[0].kill()
         await until(lambda: pool.is_ready)
         await asyncio.sleep(0.1)
@@ -101,26 +101,24 @@ async def test_failed_worker_is_restarted_one_at_a_time(monkeypatch: pytest.Monk
         assert len(pool._workers) <= 1
     assert not pool.is_ready
     await pool.close()
-    assert pool._tasks == set()
+    assert all(task.done() for task in pool._tasks)
 
 
-async def test_worker_that_exits_during_start_is_replaced() -> None:
+async def test_worker_that_exits_during_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, first = WorkerClient.start, list[WorkerClient]()
+
+    async def start_and_exit(self: WorkerClient, config: WorkerConfig) -> ModelLoaded:
+        loaded = await start(self, config)
+        if not first:
+            first.append(self)
+            self.kill()
+        return loaded
+
+    monkeypatch.setattr(WorkerClient, "start", start_and_exit)
     pool = thread_pool()
-    worker_exited, launch = asyncio.Event(), pool._launch
-
-    async def launch_after_an_exit(own_process: bool) -> Any:
-        result = await launch(own_process)
-        pool._workers[0].kill()
-        await until(lambda: not pool._workers[0].is_ready)
-        worker_exited.set()
-        return result
-
-    pool._launch = launch_after_an_exit  # type: ignore[method-assign]
-    starting = asyncio.create_task(pool.start())
-    await worker_exited.wait()
-    pool._launch = launch  # type: ignore[method-assign]
-    await starting
+    await pool.start()
     await until(lambda: pool.is_ready)
+    assert pool._workers != first
     await pool.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "worker"]
 
@@ -128,7 +126,7 @@ async def test_worker_that_exits_during_start_is_replaced() -> None:
 async def test_queued_flushes_are_bounded() -> None:
     pool = thread_pool()
     await pool.start()
-    session = pool.open_session(open_command(FAKE_RATE_HZ))
+    session = open_session(pool, open_command(FAKE_RATE_HZ))
     for _ in range(64):
         assert not session.is_full
         session.flush("a")
@@ -149,7 +147,7 @@ async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(LiveSession, "collect_output", collect_output)
     pool = thread_pool()
     await pool.start()
-    failing, other = (pool.open_session(open_command(FAKE_RATE_HZ)) for _ in range(2))
+    failing, other = (open_session(pool, open_command(FAKE_RATE_HZ)) for _ in range(2))
     for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
         failing.send(chunk)
         other.send(chunk)
@@ -163,7 +161,7 @@ async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.Mo
 
 
 async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_LOAD_S", 0.1)
+    monkeypatch.setattr(pools, "MAX_LOAD_S", 0.1)
     pool = thread_pool(load_never)
     with pytest.raises(EngineError, match="did not load"):
         await pool.start()

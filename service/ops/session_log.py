@@ -8,7 +8,7 @@ from service.ops.logs import session_id
 from service.ops.metrics import Metrics
 from service.protocol.errors import ProtocolError
 from service.protocol.server_messages import Totals
-from service.workers.messages import SessionOutput
+from service.stream.session import SessionOutput
 
 logger = logging.getLogger(__name__)
 

@@ -1,29 +1,31 @@
-"""Tests of the session proxy: when it forwards audio to the worker."""
+"""Tests of the service's side of a session: when it forwards audio to the worker."""
 
-from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import LIVE
+from service.live.session import SessionProxy
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.stream import Stream
-from service.workers.connection import SessionProxy, WorkerConnection
-from service.workers.messages import Audio
+from service.workers.pool import WorkerClient
+from service.workers.worker import Audio
 from tests.service.workers.sessions import open_command
 
 
 class RecordingWorker:
-    """Worker connection that records the audio sent to it."""
+    """Worker that records the audio sent to it."""
 
     def __init__(self) -> None:
-        self.sessions: dict[int, Any] = {}
         self.audio: list[bytes] = []
 
-    def send(self, message: object) -> None:
-        if isinstance(message, Audio):
+    def open(self, *_: object) -> int:
+        return 1
+
+    def send(self, message: Audio) -> None:
+        if message.data:
             self.audio.append(message.data)
 
 
@@ -37,8 +39,8 @@ def test_audio_is_forwarded_once_it_completes_a_window(
 ) -> None:
     audio = AudioFormat(encoding=Encoding.PCM_S16LE, sample_rate_hz=rate_hz)
     worker = RecordingWorker()
-    command = replace(open_command(rate_hz), options=options)
-    proxy = SessionProxy(command, LIVE, cast(WorkerConnection, worker))
+    command = open_command(rate_hz, mode=options.mode, block_frames=options.block_frames)
+    proxy = SessionProxy(command, LIVE, cast(WorkerClient, worker))
     at_client, at_worker = (Stream(LIVE, TrackerSettings(), audio, options) for _ in range(2))
     sent = 0
     for size in sizes:
@@ -56,7 +58,7 @@ def test_audio_is_forwarded_once_it_completes_a_window(
 
 def test_empty_messages_are_not_kept() -> None:
     worker = RecordingWorker()
-    proxy = SessionProxy(open_command(8_000), LIVE, cast(WorkerConnection, worker))
+    proxy = SessionProxy(open_command(8_000), LIVE, cast(WorkerClient, worker))
     for _ in range(3):
         proxy.send(b"")
     proxy.flush("a")

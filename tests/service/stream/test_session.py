@@ -9,7 +9,7 @@ from model.config import HEADS
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.workers.session import LiveSession
+from service.stream.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.apps import pcm16
 from tests.service.streams import random_performance

@@ -1,23 +1,24 @@
-"""A live session in its worker: converts audio to messages for the client."""
+"""A live session in its worker: from the client's audio to messages for the client."""
 
 from __future__ import annotations
 
 import base64
 from collections import deque
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, ModelConfig
-from model.transcriber import FeatureStream
 from service.audio.input_check import InputCheck
 from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.client_messages import Checkpoint
+from service.protocol.client_messages import Checkpoint, Start
 from service.protocol.errors import CloseCode, ProtocolError, internal_error
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
+from service.protocol.options import StreamOptions
 from service.protocol.server_messages import (
     Beat,
     Done,
@@ -27,9 +28,11 @@ from service.protocol.server_messages import (
     Flushed,
     Frames,
     InputWarning,
+    Limits,
     Progress,
     Ready,
     ServerMessage,
+    Totals,
     event_message,
 )
 from service.score.analysis import analyse
@@ -37,13 +40,42 @@ from service.score.live import CONTEXT_S, LiveBeats
 from service.stream.resume import checkpoint_of, resume_point
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
-from service.workers.messages import OpenSession, SessionOutput
+
+if TYPE_CHECKING:
+    from model.transcriber import FeatureStream  # imports torch
 
 LOWEST_PITCH = 21
 PIANO_PITCHES = 88  # A0 to C8
-_FULL = 255  # byte that represents the probability 1
 OVERLOADED = "the server is overloaded: notes are late, in larger blocks, until it catches up"
 PROGRESS_S = 0.5  # interval of `progress` messages, in addition to those that follow events
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session to be opened."""
+
+    start: Start
+    session_id: str  # ID of the performance in the client's checkpoints
+    limits: Limits
+    overload_lag_s: float  # delay of the transcription from which windows are wide
+    number: int = 0  # used only between the service and its worker
+
+
+@dataclass(slots=True)
+class SessionOutput:
+    """Messages for a client, and the state of its session."""
+
+    number: int
+    messages: list[str] = field(default_factory=list)  # JSON texts in order
+    transcribed_bytes: int = 0  # bytes of the session's audio transcribed so far
+    flushed: int = 0  # number of `flush` messages acknowledged so far
+    note_ons: int = 0  # number of `note_on` messages in ``messages``
+    # Time of each note and pedal event plus its guaranteed maximum delay.
+    event_deadlines_s: list[float] = field(default_factory=list)
+    behind_s: float = 0.0  # received audio that is not transcribed (``Stream.behind_ms``)
+    initial_totals: Totals | None = None  # of the performance's earlier sessions, with `ready`
+    final_state: tuple[str, int, Totals] | None = None  # reason or error code, close code, totals
+    error: ProtocolError | None = None  # set if the session cannot be opened or continued
 
 
 class LiveSession:
@@ -51,38 +83,33 @@ class LiveSession:
 
     A `progress` immediately follows the events of each step. Its checkpoint covers exactly the
     events sent before it. After the end of the audio there is no `progress`, because all remaining
-    messages are sent at once.
-
-    Attributes:
-        number: number of the session, used only between the service and the worker.
-        features: streaming state of the network. The worker sets it.
-        is_queued: True if the session is in the worker's queue. The worker sets it.
+    messages are sent at once. The worker sets ``features`` and ``is_queued``.
     """
 
-    features: FeatureStream
-    is_queued = False
+    features: FeatureStream  # streaming state of the network
+    is_queued = False  # True if the session is in the worker's queue
 
     def __init__(
         self, opening: OpenSession, config: ModelConfig, settings: TrackerSettings
     ) -> None:
         """Raises ProtocolError if the options or the checkpoint are invalid."""
+        start, resume = opening.start, opening.start.resume
+        self.number = opening.number
         self._opening = opening
-        self._input_check = InputCheck(opening.audio)
-        self.number = opening.stream
-        resume = opening.resume
-        self._frames = _FrameBuffer() if opening.frames else None
+        self._audio, self._options = start.audio(), start.options(StreamOptions())
+        self._input_check = InputCheck(self._audio)
         self.stream = Stream(
             config,
             settings,
-            opening.audio,
-            opening.options,
+            self._audio,
+            self._options,
             max_notes=MAX_NOTES,
-            on_frames=self._frames.add if self._frames else None,
+            on_frames=self._send_frames if start.frames else None,
             resume=resume_point(resume) if resume else None,
         )
-        if self._frames and resume:  # the latest frames were not final in the earlier session
-            self._frames.start_at(max(0, resume.frames - self.stream.late_frames))
-        self._beats = LiveBeats(self._processed_s) if opening.beats else None
+        # The latest frames were not final in the earlier session.
+        self._sent_frames = max(0, resume.frames - self.stream.late_frames) if resume else 0
+        self._beats = LiveBeats(self._processed_s) if start.beats else None
         self._skip_events = resume.known_events if resume else 0
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = 0
@@ -102,7 +129,7 @@ class LiveSession:
 
     def feed(self, audio: bytes, now_s: float) -> None:
         self._fed_bytes += len(audio)
-        self._played_s = max(self._played_s + len(audio) / self._opening.audio.byte_rate, now_s)
+        self._played_s = max(self._played_s + len(audio) / self._audio.byte_rate, now_s)
         if (warning := self._input_check.check(audio)) is not None:
             self._queue(InputWarning(code="unlikely_audio", message=warning))
         self.stream.feed(audio)
@@ -167,12 +194,15 @@ class LiveSession:
     def collect_output(self, now_s: float) -> SessionOutput | None:
         """Return the new output, or None. Call this after each step and at each poll."""
         if self._end is None:
-            self._maybe_report_progress(now_s)
+            if now_s - self._reported_at_s >= PROGRESS_S:
+                self._reported_at_s = now_s
+                if self._progress != self._reported and not self._skip_events:
+                    self._queue_progress()
         elif not self._finished:
             if self.stream.pending_windows:
                 return None
             self._finish_normally()
-        output, byte_rate = self._pending, self._opening.audio.byte_rate
+        output, byte_rate = self._pending, self._audio.byte_rate
         output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
         new_bytes = output.transcribed_bytes - self._reported_bytes
         if not output.messages and new_bytes < byte_rate // 2:  # less than 0.5 s of audio
@@ -185,7 +215,7 @@ class LiveSession:
 
     def _ready(self, config: ModelConfig) -> Ready:
         opening, delay = self._opening, self.stream.delay
-        description = describe_options(opening.options, config)
+        description = describe_options(self._options, config)
         return Ready(
             **description | {"instruments": description["instruments"] or None},
             session_id=opening.session_id,
@@ -201,12 +231,10 @@ class LiveSession:
         )
 
     def _send_events(self, events: list[Event]) -> None:
-        """Queue frame probabilities, events and, until the audio has ended, a `progress`."""
-        if self._frames is not None and (frames := self._frames.pop()) is not None:
-            self._queue(frames)
+        """Queue events and, until the audio has ended, a `progress`."""
         delay = self.stream.delay
         for event in events:
-            if is_optional_event(event) and not self._opening.updates:
+            if is_optional_event(event) and not self._opening.start.updates:
                 continue
             if self._skip_events:
                 self._skip_events -= 1
@@ -220,12 +248,24 @@ class LiveSession:
         if self._end is None and events and not self._skip_events:
             self._queue_progress()
 
-    def _maybe_report_progress(self, now_s: float) -> None:
-        if now_s - self._reported_at_s < PROGRESS_S:
+    def _send_frames(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
+        """Queue the next frames, shape [heads, n, 128], from the frame ``_sent_frames`` on. Only
+        the first head is used."""
+        new = probabilities[0, max(0, self._sent_frames - first_frame) :]
+        if not len(new):
             return
-        self._reported_at_s = now_s
-        if self._progress != self._reported and not self._skip_events:
-            self._queue_progress()
+        values = new[:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES].clip(0, 1)
+        data = np.rint(255 * values).astype(np.uint8).tobytes()
+        self._queue(
+            Frames(
+                frame=self._sent_frames,
+                count=len(new),
+                lowest_pitch=LOWEST_PITCH,
+                pitches=PIANO_PITCHES,
+                probabilities_base64=base64.b64encode(data).decode(),
+            )
+        )
+        self._sent_frames += len(new)
 
     def _queue_progress(self) -> None:
         self._reported = received, frames = self._progress
@@ -296,7 +336,7 @@ class LiveSession:
     @property
     def _pending_s(self) -> float:
         """Duration in s of the new audio of the pending windows."""
-        frames = self.stream.pending_windows * self._opening.options.frames_per_window
+        frames = self.stream.pending_windows * self._options.frames_per_window
         return frames * self.stream.frame_s
 
     @property
@@ -308,37 +348,3 @@ class LiveSession:
         """Time in s before which all onsets and offsets are decided."""
         delay = self.stream.delay
         return self._processed_s - max(delay.note_on_ms, delay.note_off_ms) / 1000
-
-
-class _FrameBuffer:
-    """Buffers the frame probabilities of a step until they are sent."""
-
-    def __init__(self) -> None:
-        self.next_frame = self._first_frame = 0
-        self._blocks: list[NDArray[np.uint8]] = []
-
-    def start_at(self, first_frame: int) -> None:
-        """Skip the frames before ``first_frame``, because the client already has them."""
-        self.next_frame = self._first_frame = first_frame
-
-    def add(self, first_frame: int, probabilities: NDArray[np.float32]) -> None:
-        """Add the next frames, shape [heads, n, 128]. Only the first head is used."""
-        skipped = max(0, self._first_frame - first_frame)
-        pitches = probabilities[0, skipped:, LOWEST_PITCH : LOWEST_PITCH + PIANO_PITCHES]
-        if len(pitches):
-            self._blocks.append(np.rint(_FULL * pitches.clip(0, 1)).astype(np.uint8))
-
-    def pop(self) -> Frames | None:
-        if not self._blocks:
-            return None
-        values = np.concatenate(self._blocks)
-        self._blocks = []
-        message = Frames(
-            frame=self.next_frame,
-            count=len(values),
-            lowest_pitch=LOWEST_PITCH,
-            pitches=PIANO_PITCHES,
-            probabilities_base64=base64.b64encode(values.tobytes()).decode(),
-        )
-        self.next_frame += len(values)
-        return message

@@ -16,12 +16,12 @@ The frames depend only on the window, not on the stream's history.
 """
 
 import torch
+from scipy.signal import firwin
 from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import HOP
 from model.front_end.filterbank import Filterbank
-from model.low_pass import low_pass
 
 DECIMATION = 4
 REACH = 24  # number of samples of h on either side of its middle
@@ -80,7 +80,8 @@ class NewestFrames:
 
 def decimator() -> Tensor:
     """Return the low-pass filter h, (2 * REACH + 1,)."""
-    return torch.from_numpy(low_pass(2 * REACH + 1, 1 / DECIMATION, KAISER)).float()
+    taps = firwin(2 * REACH + 1, 1 / DECIMATION, window=("kaiser", KAISER))
+    return torch.from_numpy(taps).float()
 
 
 def decimated(filters: Tensor, taps: Tensor) -> Tensor | None:

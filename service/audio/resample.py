@@ -23,10 +23,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from model.low_pass import kaiser, low_pass
-
 PASS, STOP = 0.82, 1.18  # edges of the transition band, relative to half the lower rate
 REJECTION_DB = 70.0
+REACH = 12.0053  # half of the filter's length in samples of the lower rate (scipy's kaiserord)
 # Maximum number of filter phases. If the ratio of the rates requires more (44,101 Hz), the next
 # lower phase is used. This adds a delay of 1/2048 of an input sample on average. The jitter around
 # this delay is at most as large. Its noise is 70 dB below a tone of 4 kHz (at 44.1 kHz).
@@ -53,8 +52,7 @@ class RateRatio:
         up, down = output_rate_hz // common, input_rate_hz // common
         if up == down:
             return cls(1, 1, 0)
-        taps, _ = kaiser(REJECTION_DB, (STOP - PASS) * min(1.0, up / down))
-        return cls(up, down, taps // 2)
+        return cls(up, down, math.ceil(REACH / min(1.0, up / down)))
 
     def first_input(self, output: int) -> int:
         """Return the index of the first input sample on which the sample ``output`` depends."""
@@ -143,10 +141,14 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     """Return the taps of the filter, [phases, 2 * reach]. A phase is the position of an output
     sample between two input samples. For output sample i, column k is the weight of input sample
     floor(i * down / up) + 1 - reach + k."""
+    # SciPy takes a second and 50 MiB, so processes that do not resample omit it. Workers import it
+    # at their start (model/fast/filters.py).
+    from scipy.signal import firwin, kaiser_beta
+
     phases = min(ratio.up, MAX_PHASES)
     edge = (PASS + STOP) / 2 * min(1.0, ratio.up / ratio.down)
-    _, beta = kaiser(REJECTION_DB, STOP - PASS)
-    prototype = low_pass(2 * ratio.reach * phases + 1, edge / phases, beta)
+    window = ("kaiser", kaiser_beta(REJECTION_DB))
+    prototype = firwin(2 * ratio.reach * phases + 1, edge / phases, window=window)
     columns = phases * np.arange(1, 2 * ratio.reach + 1)
     taps = prototype[columns - np.arange(phases)[:, None]]
     return (taps / taps.sum(axis=1, keepdims=True)).astype(np.float32)

@@ -22,7 +22,7 @@ from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from service.live.receiving import MAX_MESSAGE_BYTES
+from service.live.session import MAX_MESSAGE_BYTES
 from service.settings import Settings
 from service.state import ServiceState
 

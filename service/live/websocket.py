@@ -16,8 +16,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
 from service.access.problems import chosen_subprotocol, reject_websocket
-from service.live.receiving import MAX_MESSAGE_BYTES, ClientDisconnectedError, Receiver
-from service.live.session import MAX_BUFFERED_S, SessionProxy
+from service.live.session import (
+    MAX_BUFFERED_S,
+    MAX_MESSAGE_BYTES,
+    ClientDisconnectedError,
+    Receiver,
+    SessionProxy,
+)
 from service.ops.capacity import Reservation
 from service.ops.session_log import SessionLog
 from service.protocol.client_messages import (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.app import load
-from service.live import receiving, websocket
+from service.live import websocket
 from service.protocol.errors import CloseCode, ErrorCode
 from service.protocol.server_messages import ServerMessage
 from service.settings import Settings
@@ -148,7 +148,7 @@ def check(client: Client, messages: list[dict[str, Any]], code: int) -> None:
 
 @pytest.mark.timeout(3600)
 def test_every_session_ends_as_the_protocol_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "MAX_MESSAGE_BYTES", MAX_MESSAGE_BYTES)
+    monkeypatch.setattr("service.live.session.MAX_MESSAGE_BYTES", MAX_MESSAGE_BYTES)
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     model = FakeTranscriber()
     settings = Settings(allowed_hosts=("testserver",), max_sessions=10)

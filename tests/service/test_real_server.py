@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
 from service.access.keys import hash_key
-from service.live.receiving import MAX_READ_AHEAD_BYTES
+from service.live.session import MAX_READ_AHEAD_BYTES
 from service.live.websocket import MIN_READ_BYTES_PER_S
 from service.server import MAX_PIPELINED
 from tests.benchmarks.machine import process_tree

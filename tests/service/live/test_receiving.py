@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from service.live import receiving
-from service.live.receiving import (
+from service.live import session
+from service.live.session import (
     MAX_READ_AHEAD_BYTES,
     OVERHEAD_BYTES,
     ClientDisconnectedError,
@@ -75,7 +75,7 @@ async def turns(count: int) -> None:
 
 async def test_pauses_do_not_count_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(receiving, "monotonic", lambda: now_s)
+    monkeypatch.setattr(session, "monotonic", lambda: now_s)
 
     async def receive() -> Message:
         return {"type": "websocket.receive", "text": "keepalive"}

@@ -16,11 +16,11 @@ from service.engine.local import LocalEngine
 from service.protocol.errors import ProtocolError
 from service.stream import stream as streams
 from service.stream.session import LiveSession, SessionOutput
-from service.stream.windows import EngineError
+from service.stream.windows import EngineError, PendingWindows
 from service.workers import pool as pools
 from service.workers.pool import WorkerClient, WorkerPool
 from service.workers.worker import ModelLoaded
-from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
+from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, GatedTranscriber
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.sessions import open_command, open_session, receive_all, until
@@ -60,6 +60,13 @@ def load_once(name: str, device: str) -> Any:
     if len(loads) > 1:
         raise ValueError("no such weights")
     return FakeTranscriber()
+
+
+gated = GatedTranscriber()
+
+
+def load_gated(name: str, device: str) -> Any:
+    return gated
 
 
 def load_never(name: str, device: str) -> Any:
@@ -134,6 +141,44 @@ async def test_queued_flushes_are_bounded() -> None:
     async with asyncio.timeout(60):
         await session.wait_until_writable()
     await pool.close()
+
+
+async def test_cancelled_segments_occupy_the_worker_until_it_has_computed_them() -> None:
+    gated.gate.set()
+    pool = thread_pool(load_gated)
+    await pool.start()
+    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, 8, slice(48, 56))
+    gated.close_gate()
+    cancelled = [pool.submit(due) for _ in range(4)]
+    (worker,) = pool._workers
+    await until(lambda: len(worker.segments) == 2)
+    waiting = pool.submit(due)
+    for future in cancelled:
+        future.cancel()
+    await asyncio.sleep(0.1)
+    assert len(worker.segments) == 2
+    gated.gate.set()
+    (part,) = await asyncio.wait_for(asyncio.wrap_future(waiting), 60)
+    assert len(part) == 1
+    assert pool._workers == [worker]
+    await pool.close()
+
+
+async def test_closed_pool_fails_its_segments() -> None:
+    gated.gate.set()
+    pool = thread_pool(load_gated)
+    await pool.start()
+    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, 8, slice(48, 56))
+    gated.close_gate()
+    futures = [pool.submit(due) for _ in range(4)]
+    await until(lambda: len(pool._workers[0].segments) == 2)
+    closing = asyncio.create_task(pool.close())
+    gated.gate.set()
+    await closing
+    assert all(future.done() for future in futures)
+    for future in [*futures, pool.submit(due)]:
+        with pytest.raises(EngineError, match="the service has stopped"):
+            await asyncio.wait_for(asyncio.wrap_future(future), 60)
 
 
 async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Container
 
 from clients.events import Connected, ConnectionLostError, Event, Gap
 from clients.midi import ReceivedNotes
-from service.protocol.client_messages import Checkpoint, Resume, Start
+from service.protocol.checkpoint import Checkpoint
+from service.protocol.client_messages import Start
 from service.protocol.server_messages import (
     Beat,
     Done,
@@ -146,7 +147,7 @@ class ResumablePerformance:
             return self.options
         names = ("mode", "lookahead_ms", "block_frames", "model")
         effective = {name: getattr(self.ready, name) for name in names}
-        resume = Resume(**self._checkpoint.model_dump(), known_events=self._known_events)
+        resume = self._checkpoint.model_copy(update={"known_events": self._known_events})
         return self.options.model_copy(update={**effective, "resume": resume})
 
     def handle(self, message: Ready | SessionEvent) -> None:

@@ -20,12 +20,11 @@ and their notes should get the nearest pitches. Streams and recordings have the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+
+from service.protocol.checkpoint import Tuning
 
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
@@ -38,7 +37,6 @@ _DECAY = 0.97  # factor of the sum per block: the last 8.5 s have half of the to
 # reach 0.3 to 0.9 per block, so the shift follows after 1 to 4 s. Singers reach 0.1 to 0.3.
 _MIN_SUM, _MIN_AGREEMENT = 3.0, 0.15
 _DIGITS = 6
-_Sum = Annotated[float, Field(ge=-100, le=100)]
 _REMEMBERED = 2048  # number of stored estimates: 13 min, more than all segments in flight
 
 _SPAN = 2048  # samples of a spectrum
@@ -52,37 +50,22 @@ _STEADY_CENTS = 8.0  # maximum movement of a peak between two spectra
 _WINDOW = np.hanning(_SPAN).astype(np.float32) * np.float32(4 / _SPAN)
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """Tuning estimate at one moment.
-
-    Attributes:
-        along, across: real and imaginary part of the leaky sum of the blocks' vectors.
-        blocks: leaky count of blocks with a vector.
-        shift: number of bins by which the filters are shifted upwards.
-    """
-
-    along: _Sum = 0.0
-    across: _Sum = 0.0
-    blocks: Annotated[float, Field(ge=0, le=100)] = 0.0
-    shift: Annotated[int, Field(ge=-2, le=2)] = 0
-
-    def after(self, vector: complex, bins_per_semitone: int) -> Tuning:
-        """Return the estimate after one more block. vector: the block's vector."""
-        total = _DECAY * complex(self.along, self.across) + vector
-        blocks = _DECAY * self.blocks + 1
-        shift = self.shift
-        if abs(total) >= max(_MIN_SUM, _MIN_AGREEMENT * blocks):
-            bin_cents = 100.0 / bins_per_semitone
-            deviation = 100 * math.atan2(total.imag, total.real) / math.tau
-            remaining = (deviation - bin_cents * shift + 50) % 100 - 50
-            moved = shift + round(remaining / bin_cents)
-            half = bins_per_semitone // 2
-            wrapped = (moved + half) % bins_per_semitone - half
-            if abs(remaining) > (TOLERANCE_CENTS if moved == wrapped else WRAP_TOLERANCE_CENTS):
-                shift = wrapped
-        along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
-        return Tuning(along, across, round(blocks, _DIGITS), shift)
+def add_block(tuning: Tuning, vector: complex, bins_per_semitone: int) -> Tuning:
+    """Return the estimate after one more block. vector: the block's vector."""
+    total = _DECAY * complex(tuning.along, tuning.across) + vector
+    blocks = _DECAY * tuning.blocks + 1
+    shift = tuning.shift
+    if abs(total) >= max(_MIN_SUM, _MIN_AGREEMENT * blocks):
+        bin_cents = 100.0 / bins_per_semitone
+        deviation = 100 * math.atan2(total.imag, total.real) / math.tau
+        remaining = (deviation - bin_cents * shift + 50) % 100 - 50
+        moved = shift + round(remaining / bin_cents)
+        half = bins_per_semitone // 2
+        wrapped = (moved + half) % bins_per_semitone - half
+        if abs(remaining) > (TOLERANCE_CENTS if moved == wrapped else WRAP_TOLERANCE_CENTS):
+            shift = wrapped
+    along, across = round(total.real, _DIGITS), round(total.imag, _DIGITS)
+    return Tuning(along, across, round(blocks, _DIGITS), shift)
 
 
 UNKNOWN = Tuning()
@@ -133,7 +116,7 @@ class Tuner:
             tuning = self._estimates[self._boundary]
             vector = self._vector(audio[start : start + BLOCK])
             if vector is not None:
-                tuning = tuning.after(vector, self._bins)
+                tuning = add_block(tuning, vector, self._bins)
             self._boundary += BLOCK
             self._estimates[self._boundary] = tuning
             self._estimates.pop(self._boundary - _REMEMBERED * BLOCK, None)

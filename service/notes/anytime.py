@@ -45,8 +45,8 @@ from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
 from service.notes.frames import add_log_odds, frame_confirms_onset, peaks
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 
 OFFSET_AGE = 4  # age in frames at which a frame is evidence for or against an offset
 EARLY_ODDS = tuple(2.5 * 2 ** (-age / 2) for age in range(32))  # default of ``early_odds``
@@ -77,10 +77,10 @@ class AnytimeTracker(Tracker):
         self.on_delay_frames = 0.5 - min(0.0, settings.onset_correction_frames)
         self.off_delay_frames = max(self.on_delay_frames, WAIT + self._offset_age - last_age)
 
-    def resume(self, first_frame: int, point: ResumePoint) -> None:
-        for pitch, frame in point.free.items():
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
+        for pitch, frame in checkpoint.free.items():
             self._earliest[pitch] = frame
-        super().resume(first_frame, point)
+        super().resume(first_frame, checkpoint)
 
     @property
     def earliest_onset_frames(self) -> dict[int, int]:

@@ -26,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
+from service.notes.dynamics import add_note, velocity_of
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import OVERTONES, add_log_odds, onset_shift
-from service.notes.resume import Dynamics, ResumePoint
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
+from service.protocol.checkpoint import Checkpoint, Dynamics
 
 OFFSET_ODDS = 2.0  # a note is shortened by offset probabilities with log-odds above -2 (0.12)
 DROP = 3.0  # fall of the sum that ends a note
@@ -118,13 +119,13 @@ class Tracker(ABC):
         that may start in all frames of the next windows are omitted."""
         return {}
 
-    def resume(self, first_frame: int, point: ResumePoint) -> None:
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
         """Continue where another tracker of the same stream stopped. The next block starts with
         ``first_frame``. For an identical state, this must be 0 or at least ``history_frames``
-        before ``point.frames``. Frames before the point give no events."""
-        self._pushed, self._resumed, self._notes = first_frame, point.frames, point.notes
-        self.dynamics = point.dynamics
-        for event in point.sounding:
+        before ``checkpoint.frames``. Earlier frames give no events."""
+        self._pushed, self._resumed = first_frame, checkpoint.frames
+        self._notes, self.dynamics = checkpoint.notes, checkpoint.dynamics
+        for event in checkpoint.sounding:
             self._add_sounding(event)
 
     def set_instrument_weights(self, weights: Mapping[str, float]) -> None:
@@ -230,8 +231,8 @@ class Tracker(ABC):
         # The velocity head is trained around onsets, so use its value at the likeliest onset.
         nearest = frame + int(self._onsets(frame, pitch).argmax()) - ONSET_RADIUS
         loudness = float(self._latest[self._velocity, nearest - self._oldest, pitch])
-        self.dynamics = self.dynamics.after(loudness)
-        return self.dynamics.velocity(loudness)
+        self.dynamics = add_note(self.dynamics, loudness)
+        return velocity_of(self.dynamics, loudness)
 
     def _add_sounding(self, event: NoteEvent) -> None:
         held = event.frame + self._held_frames

@@ -17,18 +17,15 @@ that many frames later. Values are reported in batches of BATCH_FRAMES.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from model.config import PITCHES, RANGE_CENTS, SCALE_CENTS
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.frames import LatestFrames
-from service.protocol.options import Count
+from service.protocol.checkpoint import Checkpoint, Curve
 
 BATCH_FRAMES = 8  # frames from one report to the next
 MAX_SEMITONES = 2
@@ -40,14 +37,6 @@ HISTORY_FRAMES = 64  # number of stored frames; at least the delay from an onset
 def lag(pitch: int) -> int:
     """Return the delay of a pitch's filters in frames, measured on rendered vowels with vibrato."""
     return sum(pitch < limit for limit in _LATER_BELOW)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """State of a note's curve: first unreported frame, and cents in the frame before it."""
-
-    frame: Count
-    cents: Annotated[float, Field(ge=-300, le=300)] = 0.0
 
 
 class BendTracker:
@@ -62,12 +51,11 @@ class BendTracker:
         self._pitches: dict[int, int] = {}  # by ID of a sounding note
         self.curves: dict[int, Curve] = {}
 
-    def resume(
-        self, first_frame: int, sounding: Iterable[NoteEvent], curves: Mapping[int, Curve]
-    ) -> None:
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
         """Continue where another tracker stopped. The next rows start with ``first_frame``."""
         self._stop = first_frame
-        self._pitches = {event.note_id: event.pitch for event in sounding}
+        self._pitches = {event.note_id: event.pitch for event in checkpoint.sounding}
+        curves = checkpoint.curves
         self.curves = {note: curves[note] for note in self._pitches if note in curves}
 
     def append_rows(self, rows: NDArray[np.float32], offset_cents: float) -> None:

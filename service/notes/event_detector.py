@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from service.notes.events import Event, NoteEvent, PedalEvent
 from service.notes.frames import as_probabilities
 from service.notes.instrument_classifier import InstrumentClassifier
 from service.notes.monophonic import PIANO
-from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 TRACKED = ("frame", "onset", "velocity", "offset", "pedal", PIANO)  # rows that trackers use
@@ -83,25 +84,25 @@ class EventDetector:
         self.history_frames = RISE + max(*frames, HISTORY_FRAMES if self._bends else 0)
 
     @property
-    def point(self) -> ResumePoint:
-        """The detector's part of a resume point."""
-        return ResumePoint(
-            belief=self._classifier.belief,
-            dynamics=self._tracker.dynamics,
-            pedal=self._pressed,
-            curves=dict(self._bends.curves) if self._bends else {},
-            free=self._tracker.earliest_onset_frames,
-        )
+    def state(self) -> dict[str, Any]:
+        """The detector's fields of a checkpoint."""
+        return {
+            "belief": self._classifier.belief,
+            "dynamics": self._tracker.dynamics,
+            "pedal": self._pressed,
+            "curves": self._bends.curves if self._bends else {},
+            "free": self._tracker.earliest_onset_frames,
+        }
 
-    def resume(self, first_frame: int, point: ResumePoint) -> None:
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
         """Continue where another detector of the same stream stopped (``Tracker.resume``)."""
-        self._resumed = point.frames
-        self._tracker.resume(first_frame, point)
-        self._classifier.resume(first_frame, point.frames, point.belief, point.sounding)
+        self._resumed = checkpoint.frames
+        self._tracker.resume(first_frame, checkpoint)
+        self._classifier.resume(first_frame, checkpoint)
         self._tracker.set_instrument_weights(self._classifier.belief.weights)
-        self._pressed = point.pedal
+        self._pressed = checkpoint.pedal
         if self._bends:
-            self._bends.resume(first_frame, point.sounding, point.curves)
+            self._bends.resume(first_frame, checkpoint)
 
     def push(
         self,
@@ -175,7 +176,7 @@ class EventDetector:
         is_press = mean >= settings.pedal_on_threshold
         if not is_press or not self.instruments:
             return is_press
-        return self._classifier.belief.share(PEDAL_INSTRUMENTS) >= settings.pedal_presence_threshold
+        return self._classifier.share(PEDAL_INSTRUMENTS) >= settings.pedal_presence_threshold
 
     def _change_pedal(self, frame: int) -> PedalEvent:
         self._pressed = not self._pressed

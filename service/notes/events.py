@@ -5,34 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from service.protocol.checkpoint import NoteEvent as NoteEvent  # a part of checkpoints
+
 UPDATE_S = 0.5  # time after a note's onset at which its instrument may change
-
-
-@dataclass(frozen=True, slots=True)
-class NoteEvent:
-    """Start or end of a note, or a change of its instrument while it sounds.
-
-    Attributes:
-        kind: every note_on has exactly one note_off. At most one note_update comes in between, and
-            repeats the note_on with another instrument.
-        note_id: number of the note in its performance, from 0.
-        pitch, velocity: MIDI note number, 0 to 127, and velocity, 1 to 127.
-        confidence: the model's probability of this note, 0 to 1.
-        frame: index of the frame. Frame f is at sample f * ``HOP`` at the model's rate.
-        time_s: position in the audio. It differs from the frame's position by less than a frame.
-        instrument: one of ``model.config.INSTRUMENTS``, or None without instrument heads.
-        instrument_probability: 0 to 1. Relative to the instruments that the stream considers.
-    """
-
-    kind: Literal["note_on", "note_off", "note_update"]
-    note_id: int
-    pitch: int
-    velocity: int
-    confidence: float
-    frame: int
-    time_s: float
-    instrument: str | None = None
-    instrument_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

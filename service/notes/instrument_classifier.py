@@ -21,48 +21,30 @@ the class of the recent notes. A note that sounds alone probably belongs to the 
 earlier notes, so its class is chosen with ``belief_solo_trust`` instead of ``belief_trust``. The
 update always uses ``belief_trust``, because the belief must not confirm itself. After RESET_S of
 silence the weights restart from 0, because the performer may have changed. The belief is rounded,
-so that a resume point contains it exactly.
+so that a checkpoint contains it exactly.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
 from model.config import PITCHES
 from model.instruments import distinguished_by
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
-from service.notes.tracker_settings import MAX_KEPT, TrackerSettings
-from service.protocol.options import Count, Instrument
+from service.notes.tracker_settings import TrackerSettings
+from service.protocol.checkpoint import Checkpoint, InstrumentPrior
 
 REACH = 2  # number of frames on each side of an onset that are evidence, as in training
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that no single frame can exclude a class
 RESET_S = 10.0  # duration of a silence that resets the belief
 _DIGITS = 4  # decimal places of the weights
-_MAX_NOTES = 1 / (1 - MAX_KEPT) + 1  # maximum weight of a belief
-
-
-@dataclass(frozen=True, slots=True)
-class InstrumentPrior:
-    """The belief: weights above 0 by class, and the frame of the latest onset or offset."""
-
-    weights: Mapping[Instrument, Annotated[float, Field(gt=0, le=_MAX_NOTES)]] = field(
-        default_factory=dict
-    )
-    frame: Count = 0
-
-    def share(self, names: tuple[str, ...]) -> float:
-        """Return the share of these classes in the weights, 0 to 1."""
-        total = sum(self.weights.values())
-        return sum(self.weights.get(name, 0.0) for name in names) / total if total else 0.0
 
 
 class InstrumentClassifier:
@@ -94,16 +76,14 @@ class InstrumentClassifier:
         self._sounding: dict[int, NoteEvent] = {}
         self._due: deque[NoteEvent] = deque()  # notes that may still get an update, oldest first
 
-    def resume(
-        self, first_frame: int, frames: int, belief: InstrumentPrior, sounding: Iterable[NoteEvent]
-    ) -> None:
-        """Continue where another classifier of the same stream stopped after ``frames`` frames. The
-        next block starts with ``first_frame``."""
-        self.belief = belief
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
+        """Continue where another classifier of the same stream stopped. The next block starts with
+        ``first_frame``."""
+        self.belief = checkpoint.belief
         self._stop = first_frame
-        ordered = sorted(sounding, key=lambda event: event.note_id)
+        ordered = sorted(checkpoint.sounding, key=lambda event: event.note_id)
         self._sounding = {event.note_id: event for event in ordered}
-        self._due.extend(e for e in ordered if e.frame >= frames - self._update_frames)
+        self._due.extend(e for e in ordered if e.frame >= checkpoint.frames - self._update_frames)
 
     def append(self, first: int, probabilities: NDArray[np.float32], new: int) -> None:
         """Store the next ``new`` frames. Then call ``step`` for each of them.
@@ -156,6 +136,12 @@ class InstrumentClassifier:
         self.belief = InstrumentPrior(self.belief.weights, max(self.belief.frame, event.frame))
         probability = on.instrument_probability
         return replace(event, instrument=on.instrument, instrument_probability=probability)
+
+    def share(self, names: tuple[str, ...]) -> float:
+        """Return the share of these classes in the weights of the belief, 0 to 1."""
+        weights = self.belief.weights
+        total = sum(weights.values())
+        return sum(weights.get(name, 0.0) for name in names) / total if total else 0.0
 
     def _trust(self, alone: bool) -> float:
         return self._settings.belief_solo_trust if alone else self._settings.belief_trust

@@ -40,9 +40,9 @@ from service.notes.monophonic import (
     MonophonyDetector,
     SemitoneLine,
 )
-from service.notes.resume import ResumePoint
 from service.notes.singing import SungLine
 from service.notes.tracker_settings import ONSET_RADIUS, LineSettings, TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 
 MIN_MEAN = 0.15
 
@@ -80,11 +80,11 @@ class NoteTracker(Tracker):
     def decided_frames(self) -> int:
         return max(self._decided, self._resumed - self._ahead)
 
-    def resume(self, first_frame: int, point: ResumePoint) -> None:
+    def resume(self, first_frame: int, checkpoint: Checkpoint) -> None:
         self._first = first_frame
         self._decided = first_frame - self._ahead
         self._sung.resume(first_frame)
-        super().resume(first_frame, point)
+        super().resume(first_frame, checkpoint)
 
     def read(self, block: F32, new: int, offset_cents: float = 0.0) -> None:
         if self._monophony is None:

@@ -10,6 +10,7 @@ from pydantic_core import from_json
 
 from model.config import INSTRUMENTS
 from model.validation import format_error
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import (
     MAX_CHANNELS,
@@ -17,7 +18,6 @@ from service.protocol.options import (
     MIN_SAMPLE_RATE_HZ,
     AudioFormat,
     BlockFrames,
-    Count,
     Encoding,
     Instrument,
     LookaheadMs,
@@ -75,41 +75,6 @@ class RequestOptions(_ClientMessage):
             raise ProtocolError(ErrorCode.BAD_START, str(error)) from None
 
 
-class _State(_ClientMessage):
-    # Accept unknown fields, because the state of a newer server may have more fields.
-    model_config = ConfigDict(extra="allow")
-
-
-class SoundingNote(_State):
-    """A note that is sounding at a checkpoint."""
-
-    note_id: Count
-    pitch: int = Field(ge=0, le=127)
-    velocity: int = Field(ge=1, le=127)
-    confidence: float = Field(ge=0, le=1)
-    frame: Count
-    time_s: float = Field(ge=0)
-    instrument: Instrument | None = None
-    instrument_probability: float | None = Field(default=None, ge=0, le=1)
-
-
-class Checkpoint(_State):
-    """State from which any server with the same model can resume. A checkpoint has further fields,
-    which only servers use (``service.notes.resume.ResumePoint``)."""
-
-    session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
-    from_sample: Count
-    frames: Count
-    notes: Count
-    sounding: tuple[SoundingNote, ...] = Field(max_length=128, fail_fast=True)
-
-
-class Resume(Checkpoint):
-    """A checkpoint, and the number of events that the client received after it."""
-
-    known_events: Count = 0
-
-
 class Start(RequestOptions):
     """First message of a session: audio format and options."""
 
@@ -119,7 +84,7 @@ class Start(RequestOptions):
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
     frames: bool = False
     beats: bool = False
-    resume: Resume | None = None
+    resume: Checkpoint | None = None
 
     def audio(self) -> AudioFormat:
         return AudioFormat(

@@ -15,7 +15,8 @@ from model.config import HOP, ModelConfig
 from service.audio.input_check import InputCheck
 from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.client_messages import Checkpoint, Start
+from service.protocol.checkpoint import Checkpoint
+from service.protocol.client_messages import Start
 from service.protocol.errors import CloseCode, ProtocolError, internal_error
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.options import StreamOptions
@@ -37,7 +38,6 @@ from service.protocol.server_messages import (
 )
 from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeats
-from service.stream.resume import checkpoint_of, resume_point
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
 
@@ -93,7 +93,8 @@ class LiveSession:
         self, opening: OpenSession, config: ModelConfig, settings: TrackerSettings
     ) -> None:
         """Raises ProtocolError if the options or the checkpoint are invalid."""
-        start, resume = opening.start, opening.start.resume
+        start = opening.start
+        checkpoint = start.resume or Checkpoint.start(opening.session_id)
         self.number = opening.number
         self._opening = opening
         self._audio, self._options = start.audio(), start.options(StreamOptions())
@@ -105,12 +106,12 @@ class LiveSession:
             self._options,
             max_notes=MAX_NOTES,
             on_frames=self._send_frames if start.frames else None,
-            resume=resume_point(resume) if resume else None,
+            checkpoint=checkpoint,
         )
         # The latest frames were not final in the earlier session.
-        self._sent_frames = max(0, resume.frames - self.stream.late_frames) if resume else 0
+        self._sent_frames = max(0, checkpoint.frames - self.stream.late_frames)
         self._beats = LiveBeats(self._processed_s) if start.beats else None
-        self._skip_events = resume.known_events if resume else 0
+        self._skip_events = checkpoint.known_events
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = 0
         # For each unacknowledged `flush`: the number of blocks to process before `flushed`, and
@@ -226,7 +227,7 @@ class LiveSession:
             median_delay_ms=delay.note_on_median_ms,
             note_off_delay_ms=round(delay.note_off_ms, 3),
             replay_ms=round(self.stream.replay_ms, 3),
-            checkpoint=self._checkpoint(),
+            checkpoint=self.stream.checkpoint,
             limits=opening.limits,
         )
 
@@ -275,7 +276,7 @@ class LiveSession:
                 frames=frames,
                 time_s=round(frames * self.stream.frame_s, 6),
                 behind_ms=round(self.stream.behind_ms, 1),
-                checkpoint=self._checkpoint(),
+                checkpoint=self.stream.checkpoint,
             )
         )
 
@@ -324,9 +325,6 @@ class LiveSession:
             message.seq = self._seq
             self._seq += 1
             self._pending.messages.append(message.model_dump_json(exclude_none=True))
-
-    def _checkpoint(self) -> Checkpoint:
-        return checkpoint_of(self._opening.session_id, self.stream.point)
 
     @property
     def _progress(self) -> tuple[int, int]:

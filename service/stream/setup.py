@@ -21,10 +21,9 @@ from model.config import HOP, FilterbankConfig, ModelConfig
 from model.instruments import PROGRAMS, distinguished_by
 from service.audio.tuning import CONCERT_HZ, Tuner
 from service.notes.event_detector import EventDetector
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.checkpoint import Tuning
 from service.protocol.options import Mode, StreamOptions, check_instruments
-from service.stream.resume import Replay
 from service.stream.windows import WindowSchedule
 
 OnFrames = Callable[[int, NDArray[np.float32]], None]
@@ -57,20 +56,27 @@ def build_detector(
     heads, bends = config.outputs, options.bends
     detector = EventDetector(settings, HOP / rate_hz, heads, options.instruments, last_age, bends)
     check_instruments(options.instruments, detector.instruments)
-    if last_age is None:
-        return detector, schedule
-    return detector, replace(schedule, repeated_frames=detector.columns - 1, late_frames=last_age)
+    return detector, replace(
+        schedule,
+        repeated_frames=detector.columns - 1,
+        late_frames=last_age or 0,
+        history_frames=detector.history_frames,
+    )
 
 
 def build_tuner(
-    config: ModelConfig, options: StreamOptions, replay: Replay, point: ResumePoint
+    config: ModelConfig,
+    options: StreamOptions,
+    schedule: WindowSchedule,
+    first_block: int,
+    tuning: Tuning,
 ) -> Tuner:
+    """Return the tuner of a stream that starts at a block. tuning: estimate at this block."""
     front_end, rate_hz = config.front_end, config.sample_rate
     if not isinstance(front_end, FilterbankConfig):
         return Tuner(rate_hz, 1, CONCERT_HZ)
-    first, required_from = replay.first_sample, replay.tuning_sample
-    bins = front_end.bins_per_semitone
-    return Tuner(rate_hz, bins, options.tuning_hz, first, required_from, point.tuning)
+    samples = schedule.first_sample(first_block), schedule.tuning_sample(first_block)
+    return Tuner(rate_hz, front_end.bins_per_semitone, options.tuning_hz, *samples, tuning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

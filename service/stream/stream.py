@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -24,12 +23,12 @@ from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder
 from service.audio.resample import RateRatio, Resampler
 from service.notes.events import Event
 from service.notes.note_collector import NoteCollector
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
-from service.stream.resume import Replay
+from service.stream.resume import check_checkpoint
 from service.stream.setup import OnFrames, build_detector, build_tuner, guaranteed_delay
 from service.stream.windows import (
     MAX_WINDOWS_PER_BATCH,
@@ -69,10 +68,10 @@ class Stream:
         max_notes: float = math.inf,
         segments: bool = False,
         on_frames: OnFrames | None = None,
-        resume: ResumePoint | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         """Raises ProtocolError if the model does not distinguish the requested instruments, or if
-        the stream cannot continue from ``resume``.
+        the stream cannot continue from ``checkpoint``.
 
         Args:
             audio: format of the bytes passed to ``feed``.
@@ -80,8 +79,8 @@ class Stream:
             segments: True if the caller computes segments of ``segment_windows`` windows.
             on_frames: called when more frames have their full look-ahead. Its arguments are the
                 index of the first of them and their probabilities [heads, n, 128], a view.
-            resume: point at which to continue the performance of another stream. The audio must
-                start at ``resume.from_sample``. Samples, frames, times and notes count from the
+            checkpoint: point at which to continue the performance of another stream. The audio must
+                start at its ``from_sample``. Samples, frames, times and notes count from the
                 start of the performance. ``collector`` has only the notes that end in this stream.
         """
         self.config = config
@@ -94,35 +93,37 @@ class Stream:
         self._wide = self._schedule.widened()
         self._on_frames = on_frames
         self.late_frames = self._schedule.late_frames
-        self._point = resume or ResumePoint()
-        replay = self._replay_before(self._point.frames)
-        replay.check(self._point, self._schedule.block_frames, self.frame_s)
-        self._skip_samples = replay.from_sample - self._point.from_sample
-        self.decoder = PcmDecoder(audio, self._point.from_sample, self._point.mix)
-        self._resampler = Resampler(audio.sample_rate_hz, rate_hz, replay.first_sample)
-        self._first_block = self._blocks = replay.first_block  # next block for `next_windows`
-        self._frames = self._schedule.first_frame(replay.first_block)  # next frame to process
+        self._start = (checkpoint or Checkpoint.start()).known_state()
+        first_block, first_detected = self._schedule.first_blocks(self._start.frames)
+        first_sample = self._schedule.first_sample(first_block)
+        from_sample = self._ratio.first_input(first_sample)
+        check_checkpoint(self._start, self._schedule.block_frames, from_sample, self.frame_s)
+        self._skip_samples = from_sample - self._start.from_sample
+        self.decoder = PcmDecoder(audio, self._start.from_sample, self._start.mix)
+        self._resampler = Resampler(audio.sample_rate_hz, rate_hz, first_sample)
+        self._first_block = self._blocks = first_block  # next block for `next_windows`
+        self._frames = self._schedule.first_frame(first_block)  # next frame to process
         self._end_frame: int | None = None  # set by `end`: frames from here on are dropped
         self._end_blocks = 0
-        self._first_detected_frame = self._schedule.first_frame(replay.first_detected_block)
-        self._detector.resume(self._first_detected_frame, self._point)
+        self._first_detected_frame = self._schedule.first_frame(first_detected)
+        self._detector.resume(self._first_detected_frame, self._start)
         filter_ms = 1000.0 * self._ratio.reach / audio.sample_rate_hz
         held_frames = self._schedule.lookahead_hops + self._schedule.block_frames - 1
         # Delay in ms until audio can reach the event detector.
         self._held_ms = 1000.0 * held_frames * self.frame_s + filter_ms
         self.delay = guaranteed_delay(options, config, settings, self._detector, filter_ms)
-        self._received = self._point.from_sample
+        self._received = self._start.from_sample
         self._chunks: list[NDArray[np.float32]] = []  # samples that are not yet resampled
         self.positions, self.wide_positions = self._schedule.positions, self._wide.positions
         self.segment_windows = SEGMENT_FRAMES // len(range(FRAMES)[self.positions])
-        self.preroll_windows = -(-config.preroll_hops // self._schedule.block_frames)
+        self.preroll_windows = self._schedule.preroll_blocks
         segment_windows = self.segment_windows + self.preroll_windows
         max_windows = segment_windows if segments else MAX_WINDOWS_PER_BATCH
         buffered_samples = WINDOW + (max_windows - 1) * self._schedule.block_frames * HOP
-        self._buffer = SampleBuffer(replay.first_sample, buffered_samples)
-        self._tuner = build_tuner(config, options, replay, self._point)
+        self._buffer = SampleBuffer(first_sample, buffered_samples)
+        self._tuner = build_tuner(config, options, self._schedule, first_block, self._start.tuning)
         self._shifts: deque[int] = deque(maxlen=max_windows)  # filterbank shifts of recent windows
-        self.collector = NoteCollector(self._point.notes, self._point.sounding)
+        self.collector = NoteCollector(self._start.notes, self._start.sounding)
         self._dropped = 0
         self.error: ProtocolError | None = None
         self._closed = False
@@ -175,7 +176,7 @@ class Stream:
     def can_widen(self) -> bool:
         """True if all blocks of a wide window are pending, and no earlier stream decided them."""
         blocks = self._wide.block_frames // self._schedule.block_frames
-        is_new = self._schedule.first_frame(self._blocks) >= self._point.frames
+        is_new = self._schedule.first_frame(self._blocks) >= self._start.frames
         return is_new and 1 < blocks <= self.pending_windows
 
     def next_windows(
@@ -244,7 +245,7 @@ class Stream:
         """Return the last events, which end all notes. Call this after ``end``, once all windows
         have been processed. Otherwise it has the same effect as ``close``."""
         frames = self._until_end(self._frames)
-        if self._closed or frames < self._point.frames or self.pending_windows:
+        if self._closed or frames < self._start.frames or self.pending_windows:
             return self.close()
         return self._record(self._detector.finish(self.frames)) + self.close()
 
@@ -255,7 +256,7 @@ class Stream:
 
     @property
     def replay_ms(self) -> float:
-        """Maximum audio, in ms, that another stream must process to continue from ``point``."""
+        """Maximum audio, in ms, that another stream needs to continue from ``checkpoint``."""
         frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS
@@ -274,13 +275,13 @@ class Stream:
     @property
     def frames(self) -> int:
         """Number of processed frames of the performance, including frames of earlier streams."""
-        return max(self._until_end(self._frames), self._point.frames)
+        return max(self._until_end(self._frames), self._start.frames)
 
     @property
     def frames_after_pending(self) -> int:
         """Value of ``frames`` once all pending windows have been processed."""
         frames = self._schedule.first_frame(self._blocks + self.pending_windows)
-        return max(self._until_end(frames), self._point.frames)
+        return max(self._until_end(frames), self._start.frames)
 
     @property
     def processed_blocks(self) -> int:
@@ -295,20 +296,22 @@ class Stream:
         return min(self._received, needed)
 
     @property
-    def point(self) -> ResumePoint:
-        """Point at which another stream can continue after the events returned so far."""
-        if self._frames <= self._point.frames:
-            return self._point
-        replay = self._replay_before(self._frames)
-        from_sample, mix = self.decoder.restart_position(replay.from_sample)
-        return replace(
-            self._detector.point,
+    def checkpoint(self) -> Checkpoint:
+        """Checkpoint from which another stream can continue after the events returned so far."""
+        if self._frames <= self._start.frames:
+            return self._start
+        first_block, _ = self._schedule.first_blocks(self._frames)
+        needed = self._ratio.first_input(self._schedule.first_sample(first_block))
+        from_sample, mix = self.decoder.restart_position(needed)
+        return Checkpoint(
+            session_id=self._start.session_id,
             from_sample=from_sample,
-            mix=mix,
             frames=self._frames,
             notes=self.collector.started_count,
             sounding=self.collector.sounding,
-            tuning=self._tuner.at(replay.tuning_sample),
+            tuning=self._tuner.at(self._schedule.tuning_sample(first_block)),
+            mix=mix,
+            **self._detector.state,
         )
 
     @property
@@ -319,10 +322,6 @@ class Stream:
 
     def _until_end(self, frames: int) -> int:
         return frames if self._end_frame is None else min(frames, self._end_frame)
-
-    def _replay_before(self, frames: int) -> Replay:
-        history_frames, preroll_hops = self._detector.history_frames, self.config.preroll_hops
-        return Replay.before(frames, self._schedule, self._ratio, history_frames, preroll_hops)
 
     def _append(self, samples: NDArray[np.float32]) -> None:
         self._received += len(samples)

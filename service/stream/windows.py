@@ -95,12 +95,16 @@ class WindowSchedule:
         repeated_frames: number of frames before a block that its window predicts again.
         late_frames: in anytime mode, age in frames at which a frame has its full look-ahead, else
             0. This number of frames is also computed after the end of a stream.
+        history_frames: number of earlier frames that the event detector needs.
+        preroll_hops: number of earlier hops that restore the network's streaming state.
     """
 
     lookahead_hops: int
     block_frames: int
     repeated_frames: int = 0
     late_frames: int = 0
+    history_frames: int = 0
+    preroll_hops: int = 0
 
     def __post_init__(self) -> None:
         oldest = self.lookahead_hops + self.block_frames + self.repeated_frames - 1
@@ -109,11 +113,12 @@ class WindowSchedule:
 
     @classmethod
     def of(cls, options: StreamOptions, config: ModelConfig) -> WindowSchedule:
-        """Return the schedule for these options. It does not include repeated and late frames."""
+        """Return the schedule for these options, without the frames that the detector needs."""
         lookahead_hops = options.lookahead_hops(config.sample_rate)
         if options.mode is Mode.ANYTIME:
             lookahead_hops = config.min_lookahead_hops
-        return cls(lookahead_hops, options.frames_per_window)
+        frames = options.frames_per_window
+        return cls(lookahead_hops, frames, preroll_hops=config.preroll_hops)
 
     @property
     def positions(self) -> slice:
@@ -134,6 +139,24 @@ class WindowSchedule:
         """Return the index after the last sample of a block's window."""
         newest = self.first_frame(block) + self.block_frames - 1
         return HOP * (newest + self.lookahead_hops)
+
+    @property
+    def preroll_blocks(self) -> int:
+        return -(-self.preroll_hops // self.block_frames)
+
+    def first_blocks(self, frames: int) -> tuple[int, int]:
+        """Return the first block to compute, and the first block for the event detector, in order
+        to restore the state after ``frames`` frames."""
+        first_detected = max(0, frames - self.history_frames) // self.block_frames
+        return max(0, first_detected - self.preroll_blocks), first_detected
+
+    def first_sample(self, block: int) -> int:
+        """Return the index of the first sample of a block's window, after any silence."""
+        return max(0, self.end_sample(block) - WINDOW)
+
+    def tuning_sample(self, first_block: int) -> int:
+        """Return the sample from which a stream that starts at this block needs the tuning."""
+        return self.end_sample(first_block) if first_block else 0
 
     def complete(self, samples: int) -> int:
         """Return the number of blocks whose windows end within the first ``samples`` samples."""

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.protocol.checkpoint import Checkpoint, NoteEvent
 from service.protocol.client_messages import (
     ClientMessage,
-    Resume,
-    SoundingNote,
     Start,
     parse_message,
     parse_query,
@@ -18,7 +18,8 @@ from service.protocol.client_messages import (
 from service.protocol.errors import ProtocolError
 from tests.fuzz.conftest import inputs
 
-FIELDS = st.sampled_from([*Start.model_fields, *Resume.model_fields, *SoundingNote.model_fields])
+NOTE_FIELDS = (field.name for field in fields(NoteEvent))
+FIELDS = st.sampled_from([*Start.model_fields, *Checkpoint.model_fields, *NOTE_FIELDS])
 NAMES = FIELDS | st.text(max_size=8)
 NUMBERS = st.one_of(
     st.integers(), st.floats(), st.sampled_from([0, -1, 2**31, 2**53, 2**64, 10**400, 1e308])

@@ -11,8 +11,8 @@ from model.config import HOP, PITCHES
 from model.transcriber import FeatureStream
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note
-from service.notes.resume import ResumePoint
 from service.notes.tracker_settings import TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.setup import OnFrames
@@ -93,7 +93,7 @@ def open_stream(
     audio: AudioFormat,
     options: StreamOptions | None = None,
     on_frames: OnFrames | None = None,
-    resume: ResumePoint | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Stream:
     settings = TrackerSettings.from_card(engine.card)
     return Stream(
@@ -102,7 +102,7 @@ def open_stream(
         audio,
         options or StreamOptions(),
         on_frames=on_frames,
-        resume=resume,
+        checkpoint=checkpoint,
     )
 
 

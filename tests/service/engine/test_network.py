@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from model.config import WINDOW, ModelConfig
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
-from service.notes.resume import ResumePoint
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import StreamOptions
 from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
@@ -115,11 +115,11 @@ def test_live_recorded_and_resumed_frames_have_the_same_bits(
     rate_hz, samples = FILTERBANK.sample_rate, DETUNED
     recording = stream_frames(transcriber, samples, options, None)
     audio, frames = audio_format(rate_hz), dict[int, NDArray[np.float32]]()
-    point = ResumePoint()
+    checkpoint = Checkpoint.start()
 
     def keep(first: int, probabilities: NDArray[np.float32]) -> None:
         for frame in range(first, first + probabilities.shape[1]):
-            if frame >= point.frames:  # earlier frames are pre-roll
+            if frame >= checkpoint.frames:  # earlier frames are pre-roll
                 frames[frame] = probabilities[:, frame - first]
 
     with LocalEngine(transcriber) as engine:
@@ -141,9 +141,9 @@ def test_live_recorded_and_resumed_frames_have_the_same_bits(
 
         stream = open_stream(engine, audio, options, keep)
         feed(stream, 0, int(cut * len(samples)))
-        point = stream.point
-        stream = open_stream(engine, audio, options, keep, point)
-        feed(stream, point.from_sample, len(samples))
+        checkpoint = stream.checkpoint
+        stream = open_stream(engine, audio, options, keep, checkpoint)
+        feed(stream, checkpoint.from_sample, len(samples))
     assert sorted(frames) == list(range(recording.shape[1]))
     for number, frame in frames.items():
         np.testing.assert_array_equal(frame, recording[:, number])

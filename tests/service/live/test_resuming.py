@@ -181,6 +181,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
         ({"frames": 4, "notes": 2, "sounding": [NOTE, {**NOTE, "pitch": 70}]}, "same note_id"),
         ({"frames": 4, "curves": {n: {"frame": 0} for n in range(129)}}, "curves .*128"),
         ({"frames": 4, "free": {128: 0}}, "free.128"),
+        ({"frames": 4, "free": {n: 0 for n in range(128, 20_000)}}, "free.128"),
         ({"frames": 4, "belief": {"weights": {"kazoo": 1.0}}}, "not kazoo"),
         ({"frames": 4, "belief": {"frame": 2**53 + 1}}, "belief.frame must be"),
     ],

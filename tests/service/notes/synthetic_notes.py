@@ -1,6 +1,7 @@
 """Synthetic probabilities of notes, and helpers that run trackers on them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -10,9 +11,9 @@ from model.config import CENTS, PITCHES
 from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
 from service.notes.monophonic import PIANO
-from service.notes.resume import ResumePoint
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.protocol.checkpoint import Checkpoint
 
 FRAME_S = 128 / 11_025
 HEADS = ("frame", "onset", "velocity")
@@ -64,17 +65,20 @@ def check_resume(
     ons = [event for event in events if event.kind == "note_on"]
     ended = {event.note_id for event in events if event.kind == "note_off"}
     first = max(0, cut - stopped.history_frames - extra_frames)
-    point = ResumePoint(
-        frames=cut,
-        notes=len(ons),
-        sounding=tuple(event for event in ons if event.note_id not in ended),
-        dynamics=stopped.dynamics,
-        free=stopped.earliest_onset_frames,
-    )
-    resumed.resume(first, point)
+    sounding = [event for event in ons if event.note_id not in ended]
+    state = {"dynamics": stopped.dynamics, "free": stopped.earliest_onset_frames}
+    resumed.resume(first, checkpoint_at(cut, sounding, notes=len(ons), **state))
     assert [event for block in blocks[first:cut] for event in push(resumed, block)] == []
     events += [event for block in blocks[cut:] for event in push(resumed, block)]
     assert events + resumed.finish(frames) == expected
+
+
+def checkpoint_at(
+    frames: int, sounding: Sequence[NoteEvent], *, notes: int = 3, **state: Any
+) -> Checkpoint:
+    """Return a checkpoint after ``frames`` frames. state: further fields."""
+    start = {"session_id": "0", "from_sample": 0, "sounding": tuple(sounding)}
+    return Checkpoint.model_validate({**start, "frames": frames, "notes": notes, **state})
 
 
 def spans(events: Iterable[NoteEvent]) -> list[tuple[int, int, int]]:

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from service.notes.bends import MAX_SEMITONES, BendTracker, Curve, lag
+from service.notes.bends import MAX_SEMITONES, BendTracker, lag
 from service.notes.events import BendEvent, Event, NoteEvent
 from service.notes.note_collector import NoteCollector
-from service.notes.resume import ResumePoint
-from service.protocol.client_messages import Checkpoint
-from service.stream.resume import checkpoint_of, resume_point
+from service.protocol.checkpoint import Checkpoint, Curve
+from tests.service.notes.synthetic_notes import checkpoint_at
 
 FRAME_S = 0.01
 PITCH = 60
@@ -94,7 +93,7 @@ def test_shift_of_the_filterbank_does_not_change_bends() -> None:
     tracker = BendTracker(FRAME_S)
     tracker.append_rows(rows[:40], 0.0)
     tracker.append_rows(rows[40:], 33.0)
-    tracker.resume(80, [note("note_on", 0)], {0: Curve(0)})
+    tracker.resume(80, checkpoint_at(80, [note("note_on", 0)], curves={0: Curve(0)}))
     curve = curve_of(tracker.step(79, []))
     assert np.abs(np.array(curve) - glide[lag(PITCH) :][: len(curve)]).max() <= 0.1
 
@@ -129,12 +128,11 @@ def test_block_sizes_and_resume_change_no_bend(sizes: list[int], cut: int, seed:
     before = run_bends(stopped, rows[:cut], events, sizes)
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind == "note_on"}
     ended = {e.note_id for e in before if isinstance(e, NoteEvent) and e.kind == "note_off"}
-    sounding = tuple(event for note_id, event in ons.items() if note_id not in ended)
-    point = ResumePoint(frames=cut, notes=3, sounding=sounding, curves=dict(stopped.curves))
-    sent = checkpoint_of("0", point).model_dump_json()
-    received = resume_point(Checkpoint.model_validate_json(sent))
-    assert received.curves == point.curves
+    sounding = [event for note_id, event in ons.items() if note_id not in ended]
+    checkpoint = checkpoint_at(cut, sounding, curves=stopped.curves)
+    received = Checkpoint.model_validate_json(checkpoint.model_dump_json())
+    assert received.curves == stopped.curves
     first = max(0, cut - 40)
-    resumed.resume(first, received.sounding, received.curves)
+    resumed.resume(first, received)
     resumed.append_rows(rows[first:cut], 0.0)
     assert [*before, *run_bends(resumed, rows, events, sizes, cut)] == expected

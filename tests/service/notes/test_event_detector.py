@@ -1,6 +1,5 @@
 """Tests of the event detector: notes with instruments, and the pedal."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,13 @@ from service.notes.event_detector import EventDetector
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.instrument_classifier import RESET_S, InstrumentClassifier
 from service.notes.tracker_settings import LineSettings, TrackerSettings
-from tests.service.notes.synthetic_notes import FRAME_S, Probabilities, add_note, silence
+from tests.service.notes.synthetic_notes import (
+    FRAME_S,
+    Probabilities,
+    add_note,
+    checkpoint_at,
+    silence,
+)
 
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
@@ -74,12 +79,11 @@ def test_resumed_detector_returns_the_same_events(
     ended = {e.note_id for e in before if e.kind == "note_off"}
     resumed = detector(line=line)
     first = max(0, cut - resumed.history_frames - data.draw(st.integers(0, 30)))
-    sounding = tuple(event for event in ons.values() if event.note_id not in ended)
-    point = replace(uncut.point, frames=cut, notes=len(ons), sounding=sounding)
-    resumed.resume(first, point)
+    sounding = [event for event in ons.values() if event.note_id not in ended]
+    resumed.resume(first, checkpoint_at(cut, sounding, notes=len(ons), **uncut.state))
     assert resumed.push(first, probabilities[:, first:cut]) == []
     assert resumed.push(cut, probabilities[:, cut:]) == uncut.push(cut, probabilities[:, cut:])
-    assert resumed.point == uncut.point
+    assert resumed.state == uncut.state
     assert resumed.finish(frames) == uncut.finish(frames)
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from service.notes.anytime import AnytimeTracker
+from service.notes.dynamics import MEAN_VELOCITY
 from service.notes.event_detector import EventDetector
 from service.notes.events import NoteEvent
 from service.notes.monophonic import PIANO
-from service.notes.resume import MEAN_VELOCITY
 from service.notes.tracker import NoteTracker
 from service.notes.tracker_settings import DEFAULT_VELOCITY, LineSettings, TrackerSettings
 from tests.service.notes.synthetic_notes import (

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.protocol.server_messages import NoteOn, Unknown, parse_server_message
+from service.protocol.client_messages import Start, to_json
+from service.protocol.options import Encoding
+from service.protocol.server_messages import NoteOn, Progress, Unknown, parse_server_message
 
 NOTE_ON = {
     "seq": 3,
@@ -32,6 +34,16 @@ def test_note_on_is_parsed_with_integers_as_floats() -> None:
 def test_error_names_the_invalid_field(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(fields))):
         parse_server_message(json.dumps({**NOTE_ON, **fields}))
+
+
+def test_client_returns_unknown_fields_of_a_checkpoint() -> None:
+    counts = {"received_samples": 0, "frames": 0, "time_s": 0.0, "behind_ms": 0.0}
+    checkpoint = {"session_id": "a", "from_sample": 0, "frames": 0, "notes": 0, "sounding": []}
+    newer = {**checkpoint, "belief": {"weights": {"kazoo": 1.0}}, "breath": {"x": [1]}}
+    progress = parse_server_message(json.dumps({"type": "progress", **counts, "checkpoint": newer}))
+    assert isinstance(progress, Progress)
+    start = Start(encoding=Encoding.PCM_S16LE, sample_rate=44_100, resume=progress.checkpoint)
+    assert json.loads(to_json(start))["resume"] == newer
 
 
 def test_unknown_fields_and_messages_are_ignored() -> None:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from model.config import HEADS, FilterbankConfig
 from service.engine.local import LocalEngine
 from service.notes.events import Event
-from service.notes.resume import ResumePoint
-from service.protocol.client_messages import Checkpoint
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.resume import checkpoint_of, resume_point
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.streams import (
     audio_format,
@@ -55,25 +53,25 @@ def run_stream(
     samples: NDArray[np.float32],
     rate_hz: int,
     options: StreamOptions,
-    point: ResumePoint | None = None,
+    checkpoint: Checkpoint | None = None,
     cut_at: int | None = None,
-) -> tuple[list[Event], ResumePoint]:
-    """Stream ``samples`` from the resume point to the end, or up to the sample ``cut_at``. Return
-    the events and the point from which another stream can resume."""
-    stream = open_stream(engine, audio_format(rate_hz), options, resume=point)
+) -> tuple[list[Event], Checkpoint]:
+    """Stream ``samples`` from the checkpoint to the end, or up to the sample ``cut_at``. Return the
+    events and the checkpoint from which another stream can resume."""
+    stream = open_stream(engine, audio_format(rate_hz), options, checkpoint=checkpoint)
     features = engine.open_stream(stream.positions)
-    start = point.from_sample if point else 0
+    start = checkpoint.from_sample if checkpoint else 0
     events = []
     chunk = rate_hz // 7
     end = cut_at or len(samples)
     for first in range(start, end, chunk):
         stream.feed_samples(samples[first : min(first + chunk, end)])
         events += compute_pending(engine, stream, features)
-    last_point = stream.point
+    last_checkpoint = stream.checkpoint
     if cut_at is None:
         stream.end()
         events += compute_pending(engine, stream, features) + stream.finish()
-    return events, last_point
+    return events, last_checkpoint
 
 
 @settings(max_examples=6)
@@ -87,11 +85,12 @@ def test_interrupted_performance_has_the_events_of_one_session(
     expected, _ = run_stream(engines[0], samples, rate_hz, options)
     cuts = data.draw(st.lists(st.integers(1, len(samples) - 1), min_size=1, max_size=3))
     events: list[Event] = []
-    point = None
+    checkpoint = None
     for turn, cut in enumerate([*sorted(cuts), None]):
-        if point is not None and cut is not None and cut <= point.from_sample:
+        if checkpoint is not None and cut is not None and cut <= checkpoint.from_sample:
             continue
-        new, point = run_stream(engines[turn % 2], samples, rate_hz, options, point, cut)
+        engine = engines[turn % 2]
+        new, checkpoint = run_stream(engine, samples, rate_hz, options, checkpoint, cut)
         events += new
     assert events == expected
 
@@ -101,8 +100,8 @@ def test_resume_preserves_the_tuning(tuning_engine: LocalEngine, options: Stream
     samples = random_performance(FAKE_RATE_HZ, 5)
     expected, _ = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options)
     for cut in range(2 * FAKE_RATE_HZ, len(samples), 14_001):
-        before, point = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, None, cut)
-        after, _ = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, point)
+        before, middle = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, None, cut)
+        after, _ = run_stream(tuning_engine, samples, FAKE_RATE_HZ, options, middle)
         assert before + after == expected
 
 
@@ -120,10 +119,10 @@ def test_resume_preserves_the_downmix(engines: list[LocalEngine], right: float) 
         for chunk in np.array_split(values[:cut], 1 + cut // 3_000):
             first.feed(chunk.tobytes())
             resumed += compute_pending(engines[0], first, features)
-        point = resume_point(checkpoint_of("a", first.point))
-        second = open_stream(engines[1], audio, resume=point)
+        checkpoint = Checkpoint.model_validate_json(first.checkpoint.model_dump_json())
+        second = open_stream(engines[1], audio, checkpoint=checkpoint)
         features = engines[1].open_stream(second.positions)
-        second.feed(values[point.from_sample :].tobytes())
+        second.feed(values[checkpoint.from_sample :].tobytes())
         resumed += compute_pending(engines[1], second, features)
         second.end()
         assert resumed + compute_pending(engines[1], second, features) + second.finish() == events
@@ -140,14 +139,23 @@ def test_replay_needs_at_most_the_guaranteed_audio(
         end = min(start + rate_hz // 20, len(samples))
         stream.feed_samples(samples[start:end])
         compute_pending(engines[0], stream, features)
-        buffered_ms = 1000 * (end - stream.point.from_sample) / rate_hz
+        buffered_ms = 1000 * (end - stream.checkpoint.from_sample) / rate_hz
         assert buffered_ms <= stream.replay_ms + 51
-    assert stream.point.from_sample > 0
+    assert stream.checkpoint.from_sample > 0
     assert stream.replay_ms < 5_000
+
+
+def test_resumed_stream_repeats_only_known_fields(engines: list[LocalEngine]) -> None:
+    """Until it has new frames, a stream repeats the checkpoint, but not what may be large."""
+    sent = {**Checkpoint.start("ab").model_dump(), "curves": {0: {"frame": 2, "timbre": 5}}}
+    checkpoint = Checkpoint.model_validate({**sent, "known_events": 3, "breath": 7})
+    stream = open_stream(engines[0], audio_format(8_000), checkpoint=checkpoint)
+    repeated = stream.checkpoint.model_dump()
+    assert repeated == {**sent, "curves": {0: {"frame": 2, "cents": 0.0}}}
 
 
 def test_sounding_notes_of_a_checkpoint_are_note_ons() -> None:
     note = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.0}
     counts = {"session_id": "a", "from_sample": 0, "frames": 4, "notes": 1}
     sent = Checkpoint.model_validate({**counts, "sounding": [{**note, "kind": "note_off"}]})
-    assert [sounding.kind for sounding in resume_point(sent).sounding] == ["note_on"]
+    assert [sounding.kind for sounding in sent.sounding] == ["note_on"]

@@ -14,7 +14,7 @@ import pytest
 from rse_transcribe.recordings import running
 from service.engine.load import WorkerConfig
 from service.engine.local import LocalEngine
-from service.protocol.client_messages import Resume
+from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
 from service.workers.pool import PROCESSES, WorkerPool
@@ -60,7 +60,7 @@ def worker_processes() -> list[int]:
 async def perform(
     pool: WorkerPool,
     messages: list[dict[str, Any]],
-    resume: Resume | None = None,
+    resume: Checkpoint | None = None,
     kill_at_chunk: int = -1,
 ) -> None:
     """Run a session and append its messages. Kill all workers before the chunk
@@ -96,7 +96,7 @@ async def test_session_of_a_killed_worker_can_be_resumed() -> None:
         assert (error.value.code, error.value.code.retryable) == (ErrorCode.INTERNAL, True)
         last = max(n for n, m in enumerate(messages) if "checkpoint" in m)
         known_events = len(events(messages[last:]))
-        resume = Resume(**messages[last]["checkpoint"], known_events=known_events)
+        resume = Checkpoint(**messages[last]["checkpoint"], known_events=known_events)
         await until(lambda: len(exits) == 2 and pool.is_ready)
         resumed: list[dict[str, Any]] = []
         await perform(pool, resumed, resume)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.notes.resume import MEAN_VELOCITY, MIN_LEVEL, Dynamics
+from service.notes.dynamics import MEAN_VELOCITY, MIN_LEVEL, add_note, velocity_of
+from service.protocol.checkpoint import Dynamics
 
 LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
 
@@ -15,8 +16,8 @@ LOUDNESS = st.lists(st.floats(0.08, 0.5), min_size=1, max_size=300)
 def velocities(loudness: list[float]) -> list[int]:
     out, dynamics = [], Dynamics()
     for value in loudness:
-        dynamics = dynamics.after(value)
-        out.append(dynamics.velocity(value))
+        dynamics = add_note(dynamics, value)
+        out.append(velocity_of(dynamics, value))
     return out
 
 

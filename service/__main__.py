@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from model.validation import format_error
 from service.access.keys import KeysError
 from service.app import create_app
+from service.engine.load import check_device
 from service.ops import logs
 from service.server import DrainingServer, server_config
 from service.settings import Settings
@@ -57,6 +58,12 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
             storage.read_card(storage.resolve(settings.model))
         except storage.WeightsError as error:
             print(f"invalid model: {error}", file=sys.stderr)
+            return 2
+    if settings.device not in ("auto", "cpu"):
+        try:
+            check_device(settings.device)
+        except ValueError as error:
+            print(f"invalid device: {error}", file=sys.stderr)
             return 2
     logs.configure(settings.log_format)
     try:

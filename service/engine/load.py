@@ -80,6 +80,16 @@ def load_network(model: str, device: str) -> EngineModel:
     return storage.load(pick_model(model, device), device=device)
 
 
+def check_device(device: str) -> None:
+    """Raise ValueError if the device is a GPU that does not exist. Does not initialise CUDA."""
+    import torch
+
+    kind, _, number = device.partition(":")
+    count = torch.cuda.device_count()
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ValueError(f"{device!r} is not available: torch detects {count} CUDA devices")
+
+
 def pick_device(device: str) -> str:
     """Resolve `auto` to CUDA if it is available, else to the CPU. Return other names unchanged."""
     import torch

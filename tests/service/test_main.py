@@ -27,6 +27,7 @@ def test_idle_timeout_is_not_rounded() -> None:
         (["--model", "nothing-of-that-name"], "nothing-of-that-name"),
         (["--port", "70000"], "port"),
         (["--device", "gpu"], "device must match"),
+        (["--device", "cuda:99"], "invalid device: 'cuda:99' is not available"),
         ([], "max_sessions"),
     ],
 )

@@ -108,11 +108,11 @@ class PartWriter:
         staves = staves_of(instrument, part.notes)
         self.clefs = [clef for _, clef in staves]
         self._chords: list[list[list[Chord]]] = []  # by staff and voice
-        names = []
+        semitones = self._transposition.semitones
+        every = [note._replace(pitch=note.pitch + semitones) for note in part.notes]
+        names = spelled(every, keys, grid.minor)  # both hands of a keyboard at once
         for own, clef in staves:
-            semitones = self._transposition.semitones
             transposed = [note._replace(pitch=note.pitch + semitones) for note in own]
-            names.append(spelled(transposed, keys, grid.minor))
             one_line = instrument not in KEYBOARDS or not grid.steady
             lines = [tab_line(own)] if clef == "Tab" else voices(transposed, grid.bars, one_line)
             self._chords.append(lines)
@@ -134,14 +134,14 @@ class PartWriter:
         self._divisions = lcm(*((q * edge).denominator for edge in edges))
         self._writers = [
             NoteWriter(
-                names=own,
+                names=names,
                 quarters=q,
                 divisions=self._divisions,
                 staff=n if len(staves) > 1 else None,
                 tablature=clef == "Tab",
                 stems=clef != "Tab" and grid.steady,
             )
-            for n, (own, clef) in enumerate(zip(names, self.clefs, strict=True), 1)
+            for n, clef in enumerate(self.clefs, 1)
         ]
         self._accidentals: dict[int, Accidentals] = {}  # by staff, since the last barline
         # By staff and bar: each mark, and the index, in the first voice, of the value after it.

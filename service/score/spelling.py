@@ -1,10 +1,10 @@
 """Chooses the names of pitches that suit a key signature.
 
 Names are numbered along the line of fifths: F is -1, C is 0, G is 1. The seven notes of a key with
-n sharps (or -n flats) are n - 1 to n + 5. A chromatic note is written as a raised note if a note
-one semitone higher follows soon, and as a lowered note if a note one semitone lower does. Otherwise
-its name is the one that is nearest to the mean of the notes around it, and in a minor key to a name
-one fifth higher: A minor has D sharp more often than E flat.
+n sharps (or -n flats) are n - 1 to n + 5. Each other pitch has two names; the one that is nearer to
+the mean of the notes around it is used. This mean is moved towards sharps if a note one semitone
+higher follows soon, and towards flats if a note one semitone lower does. In a minor key it is one
+fifth higher: A minor has D sharp more often than E flat.
 """
 
 import math
@@ -33,6 +33,9 @@ _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
 _FOLLOWING = 4  # number of onsets after a note that are searched for a note one semitone away
 _AROUND = 12  # number of onsets before and after a note whose notes are around it
 _UNAMBIGUOUS = range(-2, 7)  # names that are part of this mean, relative to the signature
+# Change of the mean if a note one semitone away follows. Chosen with half of 37 movements from
+# Haydn to Joplin. Of the chromatic notes in the other half, 5.5 % are not named as in the score.
+_TOWARDS = 1.7
 _MEAN = 2.0  # mean of the seven names of a key, relative to the signature
 
 
@@ -44,13 +47,9 @@ def name_of(pitch: int, fifths: int, direction: int = 0, mean: float = _MEAN) ->
         direction: 1 if a note one semitone higher follows, -1 if one semitone lower, else 0.
         mean: mean name of the notes around it, relative to the signature.
     """
-    lowest = min(max(math.ceil(mean - 5.5), -6), -1)  # all ranges contain the names of the key
-    position = (7 * pitch - fifths - lowest) % 12 + lowest  # relative to the signature
-    if direction > 0 and position < -1:
-        position += 12
-    elif direction < 0 and position > 5:
-        position -= 12
-    position += fifths
+    lowest = math.ceil(mean + _TOWARDS * direction - 5.5)
+    lowest = min(max(lowest, -6), -1)  # all ranges contain the names of the key
+    position = (7 * pitch - fifths - lowest) % 12 + lowest + fifths
     if position not in _SINGLE:
         position += 12 if position < 0 else -12
     alter, step = divmod(position + 1, 7)
@@ -86,8 +85,7 @@ def spelled(notes: Sequence[QuantisedNote], keys: Sections, minor: bool = False)
 
     def name(note: QuantisedNote) -> Name:
         fifths = keys[index_at(keys, note.onset)][1]
-        if towards := direction(note):
-            return name_of(note.pitch, fifths, towards)
-        return name_of(note.pitch, fifths, 0, mean_around(note.onset, fifths) + minor)
+        mean = mean_around(note.onset, fifths) + minor
+        return name_of(note.pitch, fifths, direction(note), mean)
 
     return {(note.onset, note.pitch): name(note) for note in notes}

@@ -78,6 +78,28 @@ def test_chromatic_notes_without_a_direction_suit_the_notes_around(line: str, mi
     assert [step + ("", "#", "-")[alter] for step, alter, _ in names] == [p.name for p in pitches]
 
 
+def test_note_of_a_sharp_chord_keeps_its_sharp_before_a_lower_note() -> None:
+    chord, after = ("D3", "F#4", "A4"), ("D3", "F4", "A4")
+    rows = [(n, name) for n in range(8) for name in (chord if n < 4 else after)]
+    pitches = [(Fraction(n), music21.pitch.Pitch(name)) for n, name in rows]
+    notes = [QuantisedNote(p.midi, n, Fraction(1)) for n, p in pitches]
+    spelling = spelled(notes, [(Fraction(0), -2)], minor=True)
+    assert {spelling[n, 66] for n, p in pitches if p.midi == 66} == {("F", 1, 4)}
+
+
+def test_octaves_of_both_hands_have_one_name() -> None:
+    left, right = (46, 53, 41, 48), (76, 71, 81, 76)
+    rows = []
+    for n in range(16):
+        rows += [(n / 2, n / 2 + 0.4, pitch[n % 4], 80) for pitch in (left, right)]
+    rows += [(8.0, 8.4, pitch, 80) for pitch in (51, 75)]
+    score = ScoreDocument(as_notes(np.array(rows), "piano"), BeatHints(bpm=120, chords=False))
+    opened = music21.converter.parseData(score.musicxml, format="musicxml")
+    assert len(opened.parts) == 2
+    (name,) = {pitch.name for pitch in opened.flatten().pitches if pitch.pitchClass == 3}
+    assert name in ("D#", "E-")
+
+
 @given(st.integers(0, 127), st.integers(-6, 6), st.integers(-1, 1), st.floats(-2, 7))
 def test_spelled_names_have_the_same_pitch(
     pitch: int, fifths: int, direction: int, mean: float

@@ -37,6 +37,7 @@ _BASS = (0.0, 0.7, 0.7, 1.0, 1.6)  # cost if the bass is the root, third, fifth,
 _CHROMATIC = 0.35  # cost of each tone outside of the key
 _CHANGE = (0.8, 1.8, 3.0)  # cost of a change: at the start of a bar, at its middle, elsewhere
 _NEVER = 1e4
+_AROUND = 8  # number of beats before and after a chord whose notes influence its name
 _TOGETHER = 0.1  # in beats: notes with onsets within this time start together
 _MAX_ROOTS = 0.25  # maximum share of an inverted chord's beats in which the bass is its root
 # Minimum share of beats with three pitch classes, and minimum mean number of notes.
@@ -106,8 +107,10 @@ def find_chords(
         first_bass = int(basses[basses.any(1).argmax()].argmax())  # 0 if no beat has a bass
         is_inner = (first_bass - root) % 12 in QUALITIES[quality][0][1:]
         is_inverted = basses.any() and is_inner and basses[:, root].mean() < _MAX_ROOTS
-        slash = _name(first_bass, fifths) if is_inverted else ""
-        symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths), quality, slash))
+        around = weight[max(0, start - _AROUND) : stop + _AROUND].sum(0)
+        mean = _mean_name(around, fifths) + minor
+        slash = _name(first_bass, fifths, mean) if is_inverted else ""
+        symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths, mean), quality, slash))
     return symbols
 
 
@@ -172,6 +175,13 @@ def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
     return price - weight @ log_share.T + bass @ low.T
 
 
-def _name(pitch_class: int, fifths: int) -> str:
-    name = name_of(pitch_class, fifths)
+def _mean_name(weight: F64, fifths: int) -> float:
+    """Return the mean name of pitch classes [12] with these weights, relative to the signature."""
+    names = (7 * np.arange(12) - fifths + 2) % 12 - 2
+    weight = weight * (names <= 6)  # the names of the others are ambiguous
+    return float(weight @ names / weight.sum()) if weight.any() else 2.0
+
+
+def _name(pitch_class: int, fifths: int, mean: float) -> str:
+    name = name_of(pitch_class, fifths, 0, mean)
     return f"{name.step}{ALTERATIONS[name.alter]}"

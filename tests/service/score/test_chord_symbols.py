@@ -59,6 +59,12 @@ def test_chords_have_their_names(pitches: str, fifths: int, name: str) -> None:
     assert names(bars(pitches), fifths) == [(0, name)]
 
 
+def test_chord_has_the_name_that_suits_its_passage() -> None:
+    """The key of the piece is D major, but this passage is in C minor."""
+    passage = bars("48 63 67 72", "53 60 65 68", "51 67 70 75", "48 63 67 72")
+    assert names(passage, 2) == [(0, "Cm"), (4, "Fm"), (8, "Eb"), (12, "Cm")]
+
+
 def test_only_changes_of_chord_have_symbols() -> None:
     c, f, g = "48 64 67 72", "53 60 65 69", "43 59 62 65"
     assert names(bars(c, c, f, g, c)) == [(0, "C"), (8, "F"), (12, "G7"), (16, "C")]

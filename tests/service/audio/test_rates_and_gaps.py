@@ -51,6 +51,9 @@ def test_long_gaps_are_filled_in_short_blocks() -> None:
         blocks = list(decoder)
     assert sum(map(len, blocks)) == pytest.approx(2 * 4096 + 9 * RATE_HZ, abs=100)
     assert max(map(len, blocks)) < 20_000
+    samples, error = decode_corrupt(with_second_part(RATE_HZ, 11.0))  # too long
+    assert len(samples) == 2 * 4096
+    assert error.endswith("the header states 11.2 s")
 
 
 def test_frames_with_an_extreme_rate_are_omitted() -> None:

@@ -26,6 +26,7 @@ from tests.service.apps import (
     START,
     check_notes,
     converse,
+    drain,
     melody,
     midi_pitches,
     of_type,
@@ -109,6 +110,29 @@ def test_rejected_message_keeps_the_earlier_notes(client: TestClient) -> None:
     assert midi_pitches(done["midi_base64"]) == PITCHES
     assert closed == CloseCode.TOO_BIG
     transcribe_melody(client)
+
+
+def test_incomplete_last_sample_is_an_error_only_after_stop() -> None:
+    """A server that drains may cut off a chunk of the client."""
+    with serving() as (client, _):
+        for drains in (False, True):
+            with client.websocket_connect(ADDRESS) as socket:
+                start_session(socket)
+                send(socket)
+                socket.send_bytes(b"?")
+                if drains:
+                    socket.send_json({"type": "flush", "id": "all"})
+                    messages = []
+                    while not of_type(messages, "flushed"):
+                        messages.append(socket.receive_json())
+                    drain(client)
+                    rest, code = receive_all(socket)
+                    messages += rest
+                else:
+                    messages, code = stop(socket)
+            assert [m["code"] for m in of_type(messages, "error")] == ["odd_bytes"] * (not drains)
+            assert code == (CloseCode.GOING_AWAY if drains else CloseCode.BAD_REQUEST)
+            assert check_notes(messages) == PITCHES
 
 
 def test_wav_file_sent_as_pcm_gets_a_warning(client: TestClient) -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.config import HOP
+from model.config import HEADS, HOP
 from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
 from service.notes.events import Event, NoteEvent
 from service.notes.note_collector import midi_file
-from service.protocol.options import FILE_OPTIONS, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, Mix, Mode, StreamOptions
 from service.stream import stream
 from service.stream.recording import (
     FileProgress,
@@ -73,6 +73,23 @@ def test_progress_is_followed_by_the_result(engine: LocalEngine) -> None:
     assert result.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
     assert len(result.notes) == result.totals.notes == len(MELODY)
     assert result.midi() == midi_file(result.notes)
+
+
+def test_result_has_the_settled_instruments_and_the_mix() -> None:
+    """The fourth note is as loud as a viola, and the right channel is inverted."""
+    levels = [0.17, 0.17, 0.17, 0.14, 0.17, 0.17, 0.17, 0.17, 0.17, 0.17, 0.17]
+    notes = [[(69 + 12 * (n % 2), 0.3 * n + 0.1, 0.3 * n + 0.3)] for n in range(len(levels))]
+    left = np.sum([play(n, 4.0, RATE_HZ, x) for n, x in zip(notes, levels, strict=True)], axis=0)
+    with LocalEngine(FakeTranscriber(HEADS), workers=1) as engine:
+        items = collect(wav(np.column_stack([left, -left]), "PCM_16"), engine)
+    *_, result = items
+    assert isinstance(result, TranscriptionResult)
+    assert {event.instrument for event in items if isinstance(event, NoteEvent)} == {
+        "violin",
+        "viola",
+    }
+    assert [note.instrument for note in result.notes] == ["violin"] * len(levels)
+    assert result.totals.mix is Mix.LEFT
 
 
 def test_notes_are_returned_before_the_file_is_read_completely() -> None:

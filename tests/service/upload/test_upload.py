@@ -68,6 +68,7 @@ def test_upload_returns_midi_with_the_requested_tempo_and_metre(client: TestClie
     response = post(client, mp3, bpm=90, beats_per_bar=3)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "audio/midi"
+    assert response.headers["Content-Disposition"].endswith("''my%20song.mid")
     file = mido.MidiFile(file=io.BytesIO(response.content))
     (tempo,) = {message.tempo for message in file if message.type == "set_tempo"}
     (metre,) = (message for message in file if message.type == "time_signature")
@@ -93,6 +94,7 @@ def test_upload_returns_json(client: TestClient, wav: bytes) -> None:
 def test_upload_streams_notes_as_ndjson(client: TestClient, wav: bytes) -> None:
     response = post(client, wav, "ndjson")
     assert response.headers["Content-Type"].startswith("application/x-ndjson")
+    assert response.headers["X-Accel-Buffering"] == "no"  # nginx must not delay the notes
     lines = ndjson_lines(response)
     assert check_notes(lines) == PITCHES
     assert of_type(lines, "progress")
@@ -184,6 +186,8 @@ def test_bodies_without_one_file_are_rejected(client: TestClient, wav: bytes) ->
         {"content": wav},
         {"json": {"file": "song.wav"}},
         {"data": {"file": "song.wav"}},
+        {"files": {"file": wav}, "data": {"other": 20_000 * "x"}},
+        {"files": {"file": wav}, "data": {str(n): "x" for n in range(9)}},
         {"files": {"song": wav}},
         {"files": [("file", ("a.wav", wav)), ("file", ("b.wav", wav))]},
         {"content": wav, "headers": broken},

@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,17 +83,20 @@ def test_crafted_file_allocates_little_memory(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100 * 1024
 
 
-def test_child_has_limits_of_memory_and_time(tmp_path: Path) -> None:
+def test_child_has_limits_and_no_network(tmp_path: Path) -> None:
     with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
         limits, status = (
             Path(f"/proc/{decoder.pid}/{name}").read_text() for name in ("limits", "status")
         )
         niceness = os.getpriority(os.PRIO_PROCESS, decoder.pid)
+        networks = [os.readlink(f"/proc/{pid}/ns/net") for pid in (decoder.pid, os.getpid())]
     maximum = dict(re.findall(r"^Max (.+?)  +(\w+)", limits, re.M))
     used_kb = int(status.partition("VmSize:")[2].split()[0])
     assert int(maximum["address space"]) <= 1024 * used_kb + sandbox.MAX_MEMORY_BYTES
     assert int(maximum["cpu time"]) == sandbox.MAX_CPU_S
     assert niceness >= sandbox.DECODER_NICE
+    can_isolate = subprocess.run(["unshare", "--user", "--net", "true"]).returncode == 0
+    assert (networks[0] != networks[1]) == can_isolate
 
 
 def test_parent_raises_the_errors_of_the_child(tmp_path: Path) -> None:

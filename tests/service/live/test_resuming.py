@@ -138,8 +138,9 @@ def test_resumed_anytime_session_sends_every_frame(servers: list[TestClient]) ->
 
 
 def test_drained_session_resumes_on_another_server(
-    servers: list[TestClient], uninterrupted: ResumingClient
+    servers: list[TestClient], uninterrupted: ResumingClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     client = ResumingClient()
     with (
         serving(FakeTranscriber(HEADS)) as (leaving, _),
@@ -159,8 +160,13 @@ def test_drained_session_resumes_on_another_server(
         client.handle(message)
     # The client did not receive the messages after `draining`.
     assert of_type(messages[kinds.index("draining") :], "note_off")
-    client.perform(servers[0], len(AUDIO), None)
+    assert client.checkpoint is not None
+    resumed_frames = client.checkpoint["frames"]
+    *_, done = client.perform(servers[0], len(AUDIO), None)
     assert client.events == uninterrupted.events
+    # The log has only the frames of the second session.
+    closed = [vars(r)["fields"] for r in caplog.records if r.getMessage() == "session closed"]
+    assert closed[-1]["frames"] == done["totals"]["frames"] - resumed_frames
 
 
 NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3, "time_s": 0.03}

@@ -66,6 +66,7 @@ def test_ready_has_limits_and_effective_options() -> None:
         "idle_timeout_s": 5,
         "max_buffered_ms": 2000,
     }
+    assert 100 < ready["delay_ms"] < ready["note_off_delay_ms"] < 1000
     assert (other["mode"], other["block_frames"]) == ("anytime", 1)
     assert other["session_id"] != ready["session_id"]
 

@@ -8,9 +8,9 @@ import pytest
 
 from model.config import HOP, SAMPLE_RATE
 from service.protocol.checkpoint import Checkpoint
-from service.protocol.client_messages import Start, parse_message, parse_query
+from service.protocol.client_messages import RequestOptions, Start, parse_message, parse_query
 from service.protocol.errors import CloseCode, ErrorCode, ProtocolError
-from service.protocol.options import Encoding, Mode, StreamOptions
+from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
 
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
 
@@ -29,6 +29,9 @@ def test_start_overrides_the_defaults() -> None:
         mode=Mode.BLOCK, lookahead_ms=50, block_frames=8
     )
     assert start.audio().channels == 2
+    # Recordings have larger blocks than the anytime mode permits.
+    anytime = RequestOptions(mode=Mode.ANYTIME, bends=True).options(FILE_OPTIONS)
+    assert anytime == StreamOptions(mode=Mode.ANYTIME, lookahead_ms=200, bends=True)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,11 @@ def test_start_overrides_the_defaults() -> None:
         ('{"type": "sing"}', ErrorCode.BAD_MESSAGE, "type must be one of 'start', .*, not 'sing'"),
         ('{"type": "stop", "now": true}', ErrorCode.BAD_MESSAGE, "unknown field: now"),
         ('{"type": "stop"' + "[" * 5000, ErrorCode.BAD_MESSAGE, ".{1,300}"),
+        (
+            '{"type": "stop", "%s": 1}' % (1000 * "x"),
+            ErrorCode.BAD_MESSAGE,
+            "unknown field: x{285}",
+        ),
         ('{"type": "flush"}', ErrorCode.BAD_MESSAGE, "id is missing"),
         ('{"type": "start"}', ErrorCode.BAD_START, "encoding is missing.*"),
         (start_with(lookahead=50), ErrorCode.BAD_START, "unknown field: lookahead"),

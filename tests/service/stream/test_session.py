@@ -78,6 +78,18 @@ def test_audio_faster_than_real_time_is_not_late(engine: LocalEngine) -> None:
     assert performance.session.is_catching_up(performance.start_s + 1.0 + OVERLOAD_LAG_S)
 
 
+def test_progress_is_reported_during_silence(engine: LocalEngine) -> None:
+    performance = Performance(engine, 0.0)
+    session = performance.session
+    session.feed(bytes(2 * FAKE_RATE_HZ), performance.start_s)
+    while session.stream.pending_windows:
+        performance.compute(performance.start_s)
+    output = session.collect_output(performance.start_s + 0.5)
+    assert output is not None
+    progress = json.loads(output.messages[-1])
+    assert (progress["type"], progress["frames"]) == ("progress", session.stream.frames)
+
+
 def test_flush_is_acknowledged_after_wide_windows(engine: LocalEngine) -> None:
     performance = Performance(engine, 3.0)
     for chunk in range(20):

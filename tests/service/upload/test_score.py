@@ -79,17 +79,18 @@ def test_title_has_no_control_characters(client: TestClient) -> None:
     assert ElementTree.fromstring(response.content).findtext("work/work-title") == "A<&> B"
 
 
-def test_score_of_an_upload_has_its_title(client: TestClient) -> None:
+@pytest.mark.parametrize("title", ["\u0394\u03cd\u03bf", ""])
+def test_score_of_an_upload_has_its_title_or_name(client: TestClient, title: str) -> None:
     samples, rate_hz = soundfile.read(io.BytesIO(sound_file()))
     file_with_title = io.BytesIO()
     with soundfile.SoundFile(file_with_title, "w", rate_hz, 1, format="FLAC") as file:
-        file.title = "\u0394\u03cd\u03bf"
+        if title:
+            file.title = title
         file.write(samples)
     response = post(client, file_with_title.getvalue(), "musicxml")
     assert response.status_code == 200
-    assert (
-        ElementTree.fromstring(response.content).findtext("work/work-title") == "\u0394\u03cd\u03bf"
-    )
+    written = ElementTree.fromstring(response.content).findtext("work/work-title")
+    assert written == (title or "my song")
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,13 @@ def test_upload_returns_json(client: TestClient, wav: bytes) -> None:
 
 
 def test_upload_streams_notes_as_ndjson(client: TestClient, wav: bytes) -> None:
-    response = post(client, wav, "ndjson")
+    response = post(client, wav, "ndjson", bpm=90)
     assert response.headers["Content-Type"].startswith("application/x-ndjson")
     assert response.headers["X-Accel-Buffering"] == "no"  # nginx must not delay the notes
     lines = ndjson_lines(response)
     assert check_notes(lines) == PITCHES
     assert of_type(lines, "progress")
+    assert not of_type(lines, "beat")  # because ``updates`` is not set
     assert all("seq" not in line for line in lines)
     done = lines[-1]
     assert (done["type"], done["reason"]) == ("done", "stop")

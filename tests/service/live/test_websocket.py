@@ -38,6 +38,7 @@ from tests.service.apps import (
     serving,
     sound_file,
     start_session,
+    state_of,
     stop,
     transcribe_melody,
 )
@@ -208,6 +209,23 @@ def test_keepalives_do_not_replace_audio_forever(monkeypatch: pytest.MonkeyPatch
         messages, _ = receive_all(socket)
     (error,) = of_type(messages, "error")
     assert (error["code"], error["message"]) == ("idle_timeout", "no audio for 0.5 s")
+
+
+def test_pace_of_the_audio_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "BURST_S", DURATION_S - 1)
+    monkeypatch.setattr(websocket, "MAX_PACE", 2.0)
+    monkeypatch.setattr(websocket, "MIN_READ_BYTES_PER_S", 1)
+    with serving() as (client, _):
+        start_s = time.monotonic()
+        transcribe_melody(client)
+        assert time.monotonic() - start_s >= 0.5
+
+
+def test_disconnected_session_is_closed_in_its_worker(client: TestClient) -> None:
+    with client.websocket_connect(ADDRESS) as socket:
+        start_session(socket)
+        send(socket)
+    assert not any(worker.sessions for worker in state_of(client).pool._workers)
 
 
 def test_note_limit_ends_the_session_with_its_notes(

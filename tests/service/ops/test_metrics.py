@@ -1,6 +1,7 @@
 """Tests of the metrics of sessions, uploads and rejections."""
 
 import logging
+from time import monotonic
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,6 +36,7 @@ def metrics(client: TestClient) -> dict[str, float]:
 def test_metrics_count_a_session() -> None:
     with serving() as (client, _):
         assert metrics(client)["rse_sessions"] == 0
+        start_s = monotonic()
         with client.websocket_connect(ADDRESS) as socket:
             start_session(socket)
             assert metrics(client)["rse_sessions"] == 1
@@ -43,13 +45,16 @@ def test_metrics_count_a_session() -> None:
                 pass
             assert metrics(client)["rse_notes_total"] >= 1
             stop(socket)
+        duration_s = monotonic() - start_s
         after = metrics(client)
     assert after["rse_sessions"] == 0
     assert after["rse_sessions_opened_total"] == 1
     assert after["rse_sessions_closed_total{reason=stop}"] == 1
     assert after["rse_audio_seconds_total{way=live}"] == pytest.approx(DURATION_S, abs=0.01)
     assert after["rse_notes_total"] == len(MELODY)
-    assert after["rse_event_lateness_seconds_count"] > 0
+    events = after["rse_event_lateness_seconds_count"]
+    assert events > 0
+    assert after["rse_event_lateness_seconds_sum"] < events * duration_s
     assert after["rse_step_seconds_count{way=live}"] > 0
     assert after["process_open_fds"] > 0
 

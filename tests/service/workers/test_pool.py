@@ -86,6 +86,10 @@ async def test_session_of_a_killed_worker_can_be_resumed() -> None:
     async with running_pool(2) as pool:
         exits: list[None] = []
         pool.on_worker_exit = lambda: exits.append(None)
+        worker = pool.least_loaded()
+        session = open_session(pool, open_command(RATE_HZ))
+        assert pool.least_loaded() is not worker
+        session.close()
         uninterrupted: list[dict[str, Any]] = []
         await perform(pool, uninterrupted)
         expected = events(uninterrupted)

@@ -200,13 +200,6 @@ def test_edit_list_delays_the_audio(duration_ms: int, silence_ms: int) -> None:
     np.testing.assert_array_equal(decode(file), expected)
 
 
-def test_sample_array_is_mixed_and_has_a_duration() -> None:
-    samples = noise(channels=2)
-    with AudioDecoder(SampleArray(samples, RATE_HZ)) as decoder:
-        assert decoder.header_duration_s == len(samples) / RATE_HZ
-        np.testing.assert_array_equal(np.concatenate(list(decoder)), samples.mean(axis=1))
-
-
 @pytest.mark.parametrize("has_duration", [True, False])
 def test_too_long_recording_is_rejected(has_duration: bool) -> None:
     """The decoder rejects a header duration immediately. Otherwise it counts the samples."""

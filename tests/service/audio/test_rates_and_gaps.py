@@ -1,4 +1,4 @@
-"""Tests of files whose frames have different sample rates, or gaps between them."""
+"""Tests of sample arrays, and of files whose frames have different sample rates or gaps."""
 
 import io
 from collections.abc import Iterator
@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from service.audio.decode import AudioDecoder, SampleArray
 from service.protocol.errors import ProtocolError
 from tests.service.audio.test_decode import RATE_HZ, decode_corrupt, noise
+
+
+def test_sample_array_is_mixed_and_has_a_duration() -> None:
+    samples = noise(channels=2)
+    with AudioDecoder(SampleArray(samples, RATE_HZ)) as decoder:
+        assert decoder.header_duration_s == len(samples) / RATE_HZ
+        np.testing.assert_array_equal(np.concatenate(list(decoder)), samples.mean(axis=1))
 
 
 def test_endless_changes_of_the_rate_are_rejected() -> None:

@@ -25,7 +25,7 @@ from clients.events import (
 from clients.midi import Note
 from clients.session import MAX_SERVER_MESSAGE_BYTES, open_socket, websocket_url
 from service.protocol.client_messages import Start
-from service.protocol.command_line import KEY_VARIABLE
+from service.protocol.command_line import KEY_VARIABLE, api_key
 from service.protocol.midi_file import midi_file
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn, Progress
@@ -150,6 +150,8 @@ async def test_an_invalid_key_is_not_part_of_the_error(monkeypatch: pytest.Monke
         await open_socket("ws://127.0.0.1:1", "{}")
     assert "geheim" not in str(caught.value)
     assert not caught.value.retryable
+    monkeypatch.setenv(KEY_VARIABLE, "rse_key\n")  # the content of a file
+    assert api_key() == "rse_key"
 
 
 async def test_a_cancelled_connect_leaves_no_task() -> None:

@@ -98,6 +98,8 @@ def test_upload_has_the_instruments_of_the_stream(client: TestClient, recording:
     for message in messages:
         del message["seq"]
     assert of_type(lines, *kinds) == of_type(messages, *kinds)
+    text = post(client, recording, "ndjson").text
+    assert of_type([*map(json.loads, text.splitlines())], "note_update", "pedal") == []
     response = post(client, recording, "json").json()
     assert {note["pitch"]: note["instrument"] for note in response["notes"]} == NAMES
     (press,) = response["pedal"]

@@ -231,7 +231,7 @@ def test_disconnected_session_is_closed_in_its_worker(client: TestClient) -> Non
 def test_note_limit_ends_the_session_with_its_notes(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "MAX_NOTES", 1)
+    monkeypatch.setattr(session, "MAX_NOTES", len(MELODY) - 1)
     with client.websocket_connect(ADDRESS) as socket:
         start_session(socket)
         send(socket)

@@ -48,6 +48,7 @@ def test_start_overrides_the_defaults() -> None:
             "unknown field: x{285}",
         ),
         ('{"type": "flush"}', ErrorCode.BAD_MESSAGE, "id is missing"),
+        ('{"type": "flush", "id": "%s"}' % (129 * "x"), ErrorCode.BAD_MESSAGE, "id must .* 128.*"),
         ('{"type": "start"}', ErrorCode.BAD_START, "encoding is missing.*"),
         (start_with(lookahead=50), ErrorCode.BAD_START, "unknown field: lookahead"),
         (start_with(encoding="opus"), ErrorCode.BAD_START, "encoding must be .*"),

@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from service.engine import runners
 from service.live import websocket
 from service.protocol.errors import CloseCode
 from service.protocol.server_messages import Frames
@@ -159,6 +161,36 @@ def test_model_error_ends_only_its_session(client: TestClient) -> None:
     assert check_notes(messages) == PITCHES
     assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", "error")
     assert closed == CloseCode.INTERNAL
+
+
+def test_sessions_in_a_batch_have_their_own_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions with another look-ahead cannot be in the same batch."""
+    predict, sizes = runners.PlainRunner.predict, set[int]()
+
+    def counted(self: Any, rows: Any, positions: slice) -> Any:
+        sizes.add(len(rows))
+        return predict(self, rows, positions)
+
+    monkeypatch.setattr(runners, "MAX_STEP_MS", 1e6)
+    monkeypatch.setattr(runners.PlainRunner, "batch_windows", 4)
+    monkeypatch.setattr(runners.PlainRunner, "predict", counted)
+    model = GatedTranscriber()
+    model.gate.set()
+    options: dict[int, dict[str, Any]] = {57: {}, 69: {}, 81: {"lookahead_ms": 200}, 93: {}}
+    with serving(model) as (client, _), ExitStack() as stack:
+        sockets = {p: stack.enter_context(client.websocket_connect(ADDRESS)) for p in options}
+        for pitch, socket in sockets.items():
+            start_session(socket, **options[pitch])
+        model.close_gate()
+        for pitch, socket in sockets.items():
+            onset_s = 0.1 + pitch / 200
+            send(socket, pcm16(play([(pitch, onset_s, 1.0)], 1.2, RATE_HZ)))
+        model.gate.set()
+        for pitch, socket in sockets.items():
+            (note,) = of_type(stop(socket)[0], "note_on")
+            assert note["pitch"] == pitch
+            assert note["time_s"] == pytest.approx(0.1 + pitch / 200, abs=0.03)
+    assert max(sizes) >= 3
 
 
 def test_idle_client_gets_a_timeout_and_its_notes() -> None:

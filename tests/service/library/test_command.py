@@ -74,8 +74,11 @@ def test_existing_files_are_replaced_only_with_force(
         capsys.readouterr().err
         == f"{album / 'one.wav'}: {target} exists; use --force to replace it\n"
     )
+    linked = target.rename(album / "linked.mid")
+    target.symlink_to(linked)
     assert command.main([str(album), "--force"]) == 0
-    assert pitches_of(target.read_bytes()) == PITCHES
+    assert target.is_symlink()
+    assert pitches_of(linked.read_bytes()) == PITCHES
 
 
 def test_standard_input_becomes_csv_on_standard_output(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from model.config import INSTRUMENTS
 from rse_transcribe import command
 from tests.service.library.test_command import album as album
 
@@ -21,7 +22,10 @@ from tests.service.library.test_command import album as album
         (["{album}", "-o", "{one}"], "{one} cannot be a folder: File exists"),
         (["{album}", "-o", "name.mid"], "2 recordings need a folder, not name.mid"),
         (["{one}", "--lookahead-ms", "0"], "lookahead_ms must be greater than 0, not 0.0"),
-        (["{one}", "--instruments", "piano, kazoo"], "instruments must be among piano, "),
+        (
+            ["{one}", "--instruments", "Piano, kazoo"],
+            f"instruments must be among {', '.join(INSTRUMENTS)}, not kazoo",
+        ),
         (["{one}", "--bpm", "fast"], "argument --bpm: could not convert string to float"),
         (["{one}", "--first-downbeat", "-1"], "first_downbeat_s must be greater than or equal to"),
         (["{one}", "--bpm", "500"], "argument --bpm: the tempo must be from 20 to 400 BPM"),

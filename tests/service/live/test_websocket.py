@@ -126,7 +126,7 @@ def test_incomplete_last_sample_is_an_error_only_after_stop() -> None:
                 socket.send_bytes(b"?")
                 if drains:
                     socket.send_json({"type": "flush", "id": "all"})
-                    messages = []
+                    messages: list[dict[str, Any]] = []
                     while not of_type(messages, "flushed"):
                         messages.append(socket.receive_json())
                     drain(client)

@@ -16,9 +16,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from service.notes.events import is_optional_event
-from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError, server_error
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
+from service.state import ServiceState
 from service.stream.recording import (
     FileProgress,
     OpenedRecording,
@@ -74,12 +74,18 @@ class UploadLog:
 
 
 @contextmanager
-def log_upload(metrics: Metrics, client: str) -> Iterator[UploadLog]:
+def log_upload(state: ServiceState, client: str) -> Iterator[UploadLog]:
     """Log an upload and update the metrics when the block ends. Convert an exception to
-    ProtocolError, whose ``extra`` contains the MIDI file if there is one."""
-    log, started_s = UploadLog(), monotonic()
+    ProtocolError, whose ``extra`` contains the MIDI file if there is one. An upload that is
+    cancelled at the end of the drain is rejected, so that the client may send it again."""
+    log, started_s, metrics = UploadLog(), monotonic(), state.metrics
     try:
         yield log
+    except asyncio.CancelledError:
+        if state.draining.is_set():
+            log.outcome = ErrorCode.DRAINING
+        state.check_draining()
+        raise
     except Exception as error:
         problem = as_problem(error)
         log.outcome = problem.code

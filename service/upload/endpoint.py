@@ -98,7 +98,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
             check_instruments(options.instruments, distinguished_by(config.heads))
         except ProtocolError as error:
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
-        log = stack.enter_context(log_upload(state.metrics, client))
+        log = stack.enter_context(log_upload(state, client))
         upload = await receive_file(request, state, stack, log)
         recording = transcribe_recording(
             upload.file,

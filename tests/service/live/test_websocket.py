@@ -1,11 +1,13 @@
 """Tests of the websocket endpoint: complete sessions, bad input, limits and internal errors."""
 
 import base64
+import gc
 import json
 import time
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -17,7 +19,14 @@ from service.protocol.errors import CloseCode
 from service.protocol.server_messages import Frames
 from service.stream import session
 from service.stream.session import LOWEST_PITCH
-from tests.fakes import FAKE_PITCHES, FAKE_RATE_HZ, FakeTranscriber, GatedTranscriber, play
+from tests.fakes import (
+    FAKE_PITCHES,
+    FAKE_RATE_HZ,
+    FakeStream,
+    FakeTranscriber,
+    GatedTranscriber,
+    play,
+)
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
@@ -40,7 +49,6 @@ from tests.service.apps import (
     serving,
     sound_file,
     start_session,
-    state_of,
     stop,
     transcribe_melody,
 )
@@ -253,11 +261,25 @@ def test_pace_of_the_audio_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert time.monotonic() - start_s >= 0.5
 
 
-def test_disconnected_session_is_closed_in_its_worker(client: TestClient) -> None:
-    with client.websocket_connect(ADDRESS) as socket:
-        start_session(socket)
-        send(socket)
-    assert not any(worker.sessions for worker in state_of(client).pool._workers)
+def test_worker_forgets_a_session_whose_client_disconnects() -> None:
+    streams = WeakSet[Any]()
+
+    class RecordingTranscriber(FakeTranscriber):
+        def open_stream(self) -> FakeStream:
+            streams.add(stream := super().open_stream())
+            return stream
+
+    with serving(RecordingTranscriber()) as (client, _):
+        with client.websocket_connect(ADDRESS) as socket:
+            start_session(socket)
+            send(socket)
+            assert streams
+        for _ in range(600):
+            gc.collect()
+            if not streams:
+                break
+            time.sleep(0.1)
+        assert not streams
 
 
 def test_note_limit_ends_the_session_with_its_notes(

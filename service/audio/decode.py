@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import BinaryIO, Self
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 
 from service.audio.container import Container
 from service.audio.pcm import MAX_AMPLITUDE, Downmix
-from service.audio.resample import Resampler
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import AudioFormat, Encoding, Mix
 
 BLOCK_SAMPLES = 1 << 14  # samples per channel in each block of a ``SampleArray``
-_MAX_RATES = 8  # maximum number of sample rates in a file; the filter of a rate may need 0.5 s
 
 
 class SampleArray:
@@ -42,14 +41,41 @@ class SampleArray:
         """Do nothing: there is no file."""
 
 
+class _RateConverter:
+    """Converts samples between the sample rates of a file with FFmpeg. ``service.audio.resample``
+    would import SciPy, for which the process that decodes a file has too little memory."""
+
+    def __init__(self, input_rate_hz: int, output_rate_hz: int) -> None:
+        self.input_rate_hz = input_rate_hz
+        self._resampler: av.AudioResampler | None = None
+        if input_rate_hz != output_rate_hz:
+            self._resampler = av.AudioResampler("flt", "mono", output_rate_hz)
+
+    def process(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self._resampler is None or not len(samples):
+            return samples
+        frame = av.AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
+        frame.sample_rate = self.input_rate_hz
+        return self._converted(frame)
+
+    def finish(self) -> NDArray[np.float32]:
+        """Return the last samples."""
+        return np.zeros(0, np.float32) if self._resampler is None else self._converted(None)
+
+    def _converted(self, frame: av.AudioFrame | None) -> NDArray[np.float32]:
+        assert self._resampler is not None
+        blocks = [block.to_ndarray()[0] for block in self._resampler.resample(frame)]
+        return np.concatenate([np.zeros(0, np.float32), *blocks])
+
+
 class AudioDecoder:
     """Decoder of a recording to mono float32 samples. Iterate once over its blocks, shape [n].
 
     Invalid samples (not finite, or far beyond full scale) become silence. Corrupt parts become
     silence if timestamps, or the number of corrupt bytes of an MP3, show a gap of less than 10 s.
     Otherwise they are missing. If a float file exceeds full scale, it is scaled to a peak of 1. The
-    iteration raises ProtocolError if the duration exceeds its limit or the sample rate changes too
-    often, and after the last block if a part was corrupt or a sample invalid.
+    iteration raises ProtocolError if the duration exceeds its limit, and after the last block if a
+    part was corrupt or a sample invalid.
     """
 
     def __init__(
@@ -134,15 +160,11 @@ class AudioDecoder:
         """Yield mono samples at the rate of the first frame."""
         rate_hz = self.audio.sample_rate_hz
         read_s, replaced, first_s = 0.0, 0, 0.0
-        resampler, rates_hz = Resampler(rate_hz, rate_hz), {rate_hz}
+        resampler = _RateConverter(rate_hz, rate_hz)
         for values, frame_rate_hz in self._container.frames():
             if frame_rate_hz != resampler.input_rate_hz:
-                rates_hz.add(frame_rate_hz)
-                if len(rates_hz) > _MAX_RATES:
-                    detail = f"the file has more than {_MAX_RATES} sample rates"
-                    raise ProtocolError(ErrorCode.UNDECODABLE, detail)
                 yield self._flush(resampler)
-                resampler = Resampler(frame_rate_hz, rate_hz)
+                resampler = _RateConverter(frame_rate_hz, rate_hz)
             valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN as well
             if not valid.all():
                 if not replaced:
@@ -160,7 +182,7 @@ class AudioDecoder:
             )
             raise ProtocolError(ErrorCode.BAD_AUDIO, detail)
 
-    def _flush(self, resampler: Resampler) -> NDArray[np.float32]:
+    def _flush(self, resampler: _RateConverter) -> NDArray[np.float32]:
         return np.concatenate([resampler.process(self._downmix.finish()), resampler.finish()])
 
     def _check_duration(self, samples: float) -> None:

@@ -19,9 +19,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from multiprocessing.connection import Connection
-from struct import Struct
 from threading import Thread
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -43,8 +41,7 @@ MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is u
 MAX_PING_INTERVAL_S = 2.0
 SERVICE_STOPPED = "the service has stopped"
 WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"
-_MAX_THREAD_EXIT_S = 5.0  # maximum time to wait until a worker thread has exited
-_LENGTH = Struct("!i")  # header of a message, as in ``multiprocessing.connection.Connection``
+_MAX_EXIT_S = 5.0  # maximum time to wait until a killed worker has exited
 # Terminals and service managers send SIGINT and SIGTERM to all processes of the service's group.
 # Workers ignore these signals, so that only the service handles them.
 _MAIN = """
@@ -76,7 +73,6 @@ class WorkerClient:
         self.segments: dict[int, tuple[SegmentProbabilities, asyncio.Future[Any]]] = {}
         self._numbers = itertools.count(1)
         self._missed_pings, self._max_missed_pings = 0, MIN_MISSED_PINGS
-        self._wait: Callable[[], object]  # blocks until the worker has exited
         self._socket, other = socket.socketpair()
         if own_process:
             process = subprocess.Popen(
@@ -86,13 +82,13 @@ class WorkerClient:
                 pass_fds=[other.fileno()],
             )
             other.close()
-            self._kill, self._wait = process.kill, process.wait
+            self._kill, self._has_exited = process.kill, lambda: process.poll() is not None
         else:
             service = Connection(other.detach())
             thread = Thread(target=run, args=[service], name="worker", daemon=True)
             thread.start()
             # A thread exits by itself once its socket is closed.
-            self._kill, self._wait = lambda: None, partial(thread.join, _MAX_THREAD_EXIT_S)
+            self._kill, self._has_exited = lambda: None, lambda: not thread.is_alive()
 
     async def start(self, config: WorkerConfig) -> ModelLoaded:
         """Wait until the worker has loaded the model. Raises EngineError if that fails."""
@@ -117,7 +113,11 @@ class WorkerClient:
             session.fail(ProtocolError(ErrorCode.INTERNAL, WORKER_EXITED))
         for _, future in self.segments.values():
             future.set_result(None)
-        await asyncio.to_thread(self._wait)
+        # Poll, because an interpreter that exits can start no thread that would wait.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_EXIT_S):
+                while not self._has_exited():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
     def kill(self) -> None:
         self.is_ready = False
@@ -132,8 +132,7 @@ class WorkerClient:
     @property
     def load(self) -> tuple[bool, float]:
         """Missed heartbeats, and windows per second that the worker's sessions require."""
-        required = sum(session.windows_per_s for session in self.sessions.values())
-        return self._missed_pings > 1, required
+        return self._missed_pings > 1, sum(s.windows_per_s for s in self.sessions.values())
 
     def open(self, session: Session, opening: OpenSession) -> int:
         """Open a session and return its number."""
@@ -155,14 +154,14 @@ class WorkerClient:
         return future
 
     def send(self, message: object) -> None:
-        """Send a message, unless the worker has exited."""
+        """Send a message, framed as by ``Connection``, unless the worker has exited."""
         if not self._writer.is_closing():
             data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-            self._writer.write(_LENGTH.pack(len(data)) + data)
+            self._writer.write(len(data).to_bytes(4, "big") + data)
 
     async def receive(self) -> Any:
         """Receive a message. Raises IncompleteReadError or OSError if the worker has exited."""
-        (size,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
         return pickle.loads(await self._reader.readexactly(size))
 
     def handle(self, reply: object) -> None:
@@ -263,10 +262,11 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Stop all workers and fail their sessions and segments. Idempotent."""
-        self._is_closed = True
-        self._changed.set()
-        for task in self._tasks:
-            task.cancel()
+        if not self._is_closed:
+            self._is_closed = True
+            self._changed.set()
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, *self._computing, return_exceptions=True)
 
     @property
@@ -313,7 +313,7 @@ class WorkerPool:
         """Run a worker, and start another one when it exits. Retry after pauses of increasing
         length, but if the first start fails, set the exception of ``loaded``."""
         pause_s = MIN_PAUSE_S
-        while True:
+        while not self._is_closed:
             try:
                 await self._run_once(own_process, loaded)
                 pause_s = MIN_PAUSE_S

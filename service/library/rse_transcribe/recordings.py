@@ -221,10 +221,12 @@ def running(pool: WorkerPool) -> Iterator[WorkerPool]:
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="workers", daemon=True)
     thread.start()
+    starting = asyncio.run_coroutine_threadsafe(pool.start(), loop)
     try:
-        asyncio.run_coroutine_threadsafe(pool.start(), loop).result()
+        starting.result()
         yield pool
     finally:
+        starting.cancel()  # after a KeyboardInterrupt
         asyncio.run_coroutine_threadsafe(pool.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -1,6 +1,9 @@
 """Tests of workers that exit or fail. The workers are threads, because threads start quickly."""
 
 import asyncio
+import concurrent.futures.thread
+import gc
+import signal
 import threading
 import time
 from typing import Any
@@ -11,6 +14,7 @@ import torch
 from torch import Tensor
 
 from model.config import HEADS, HOP, WINDOW
+from rse_transcribe.recordings import running
 from service.engine.load import WorkerConfig
 from service.engine.local import LocalEngine
 from service.protocol.errors import ProtocolError
@@ -179,6 +183,26 @@ async def test_closed_pool_fails_its_segments() -> None:
     for future in [*futures, pool.submit(due)]:
         with pytest.raises(EngineError, match="the service has stopped"):
             await asyncio.wait_for(asyncio.wrap_future(future), 60)
+
+
+async def test_pool_closes_while_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = thread_pool()
+    await pool.start()
+    monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
+    await asyncio.wait_for(pool.close(), 10)
+    assert not pool._workers
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="requires pthread_kill")
+def test_interrupted_start_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    main = threading.main_thread().ident or 0
+    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    pool = thread_pool(load_never)
+    with pytest.raises(KeyboardInterrupt), running(pool):
+        pass
+    assert not pool._workers
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text
 
 
 async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

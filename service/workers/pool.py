@@ -286,12 +286,10 @@ class WorkerPool:
         return min(ready, key=lambda worker: worker.load)
 
     def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
-        computing = self._compute(segment)
-        try:
-            return asyncio.run_coroutine_threadsafe(computing, self._loop)
-        except RuntimeError:  # the loop is closed
-            computing.close()
-            raise EngineError(SERVICE_STOPPED) from None
+        # A loop that is about to stop would not run the segment, and the caller would wait forever.
+        if self._is_closed:
+            raise EngineError(SERVICE_STOPPED)
+        return asyncio.run_coroutine_threadsafe(self._compute(segment), self._loop)
 
     async def _compute(self, due: PendingWindows) -> SegmentProbabilities:
         """Compute a segment at the worker with the fewest segments. Repeat it if a worker exits."""

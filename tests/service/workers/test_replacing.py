@@ -180,9 +180,11 @@ async def test_closed_pool_fails_its_segments() -> None:
     gated.gate.set()
     await closing
     assert all(future.done() for future in futures)
-    for future in [*futures, pool.submit(due)]:
+    for future in futures:
         with pytest.raises(EngineError, match="the service has stopped"):
             await asyncio.wait_for(asyncio.wrap_future(future), 60)
+    with pytest.raises(EngineError, match="the service has stopped"):
+        pool.submit(due)
 
 
 async def test_pool_closes_while_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,16 @@ with interruptible_imports(PROG):
 
 DEFAULT_PRESET = "minute"
 CONFIG = "config.json"
-# Fields that a resumed run cannot change: they define the task and the shapes of the weights.
-FIXED = ("algorithmic.task", "algorithmic.rse.", "lambada.rse.", "lambada.length", "music.model.")
+# Fields that a resumed run cannot change: they define the task, the shapes of the weights, and the
+# state of the optimiser.
+FIXED = (
+    "algorithmic.task",
+    "algorithmic.rse.",
+    "lambada.rse.",
+    "lambada.length",
+    "loop.optimizer",
+    "music.model.",
+)
 
 # Main metric of the preset `minute`, by task (multiplication and sorting have none): its name, its
 # value by chance, and its usual value after a full run.

@@ -143,7 +143,7 @@ def test_existing_runs_are_never_overwritten(
     for change, message in {
         "algorithmic --algorithmic.rse.maps 6": "cannot change algorithmic.rse.maps from 4 to 6",
         "algorithmic --task sorting": "algorithmic.task from addition to sorting",
-        "algorithmic --loop.optimizer radam": "different number of parameter groups",
+        "algorithmic --loop.optimizer radam": "cannot change loop.optimizer from muon to radam",
         "algorithmic --preset paper": "contains a run of algorithmic, preset minute",
         "lambada": "contains a run of algorithmic, preset minute",
     }.items():

@@ -144,7 +144,7 @@ class MidiOut:
                 self.pedal(event.down)
 
     def pedal(self, down: bool) -> None:
-        """Press or release the pedal, unless it already is in this state."""
+        """Press or release the pedal, unless it is already in this state."""
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:

@@ -98,8 +98,8 @@ def import_checkpoint(
 def build(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> TranscriptionModel | SymbolNetwork:
-    """Return the network whose variables have these names and shapes, on the meta device. Raises a
-    WeightsError that lists all variables that do not fit."""
+    """Return the network whose variables have these names and shapes, on the meta device. Raises
+    the errors of ``infer_config``, and a WeightsError that lists all variables that do not fit."""
     config = infer_config(shapes, name, fourier)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
@@ -131,7 +131,8 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 def infer_config(
     shapes: Mapping[str, Shape], name: str, fourier: bool = False
 ) -> ModelConfig | SymbolConfig:
-    """Return the configuration that names and shapes imply. Raises WeightsError."""
+    """Return the configuration that names and shapes imply. Raises WeightsError, or another
+    ValueError if a number is out of range."""
     maps, classes = _matrix(shapes, f"{ROOT}output/CvK")
     steps = f"{ROOT}steps_recursive/"
     blocks = sum(bool(re.fullmatch(rf"{steps}\d+_forward/residual", key)) for key in shapes)

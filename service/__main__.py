@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
     try:
         app = create_app(settings)
     except KeysError as error:
-        print(f"invalid API keys: {error}", file=sys.stderr)
+        print(f"invalid API keys or token secret: {error}", file=sys.stderr)
         return 2
     server = DrainingServer(server_config(app, settings), app.state.service)
     address = address_to_open(settings.host, settings.port)

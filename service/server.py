@@ -220,8 +220,8 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter) or self._state.load_error is not None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at the first signal, and exit at the second. The exit status is 0, because uvicorn
-        does not raise the first signal again."""
+        """Drain at the first signal, and exit at the second. Until the server has started, exit at
+        the first. The exit status is 0, because uvicorn does not raise the first signal again."""
         if not self.started or self._state.draining.is_set():
             self.force_exit = self.should_exit
             self.should_exit = True

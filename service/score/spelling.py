@@ -31,7 +31,7 @@ Names = Mapping[tuple[Fraction, int], Name]  # by onset and pitch of the note
 _STEPS = "FCGDAEB"  # from -1 up
 _SINGLE = range(-8, 13)  # F flat to B sharp: names without double accidentals
 _FOLLOWING = 4  # number of onsets after a note that are searched for a note one semitone away
-_AROUND = 12  # number of onsets before and after a note whose notes are around it
+_AROUND = 12  # number of onsets before and after a note whose names are averaged
 _UNAMBIGUOUS = range(-2, 7)  # names that are part of this mean, relative to the signature
 # Change of the mean if a note one semitone away follows. Chosen on 37 movements from Haydn to
 # Joplin. With a change of 1.67, some 6 % of their chromatic notes are not named as in the score.

@@ -131,7 +131,8 @@ async def render_score(
     width: int = 0,
 ) -> bytes | dict[str, Any]:
     """Render a score in a separate process. If it takes too long, the client disconnects or the
-    service drains, kill the process and raise ProtocolError."""
+    service drains, kill the process and raise ProtocolError. Also raises ProtocolError if the
+    score extra is missing."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:

@@ -21,7 +21,7 @@ from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examp
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
-VALIDATION_STREAM = 1  # added to the seed of validation examples, to differ from the training set
+VALIDATION_STREAM = 1  # part of the seed of validation examples, which differ from the training set
 
 
 @validated_dataclass()
@@ -101,7 +101,8 @@ class AlgorithmicTask:
         return torch.stack(costs).mean(), parts
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the accuracy of symbols and of complete sequences on examples of every bin."""
+        """Return the accuracy of symbols for every bin, and of complete sequences for the longest
+        bin."""
         config, scores = self.config, {}
         for size in config.bins:  # new examples, whose nominal length is that of the bin
             rng = np.random.default_rng((config.seed, VALIDATION_STREAM, size))

@@ -127,7 +127,8 @@ class LambadaTask:
             resume: True to read vocabulary and vectors from the folder.
 
         Raises:
-            OSError, TextError, WeightsError: files that are missing or corrupt.
+            OSError, ValueError: a file is missing or corrupt, or ``made_up`` replaces the novels
+                that ``corpus_vectors`` requires.
         """
         if config.made_up:
             paths = [folder / "made_up_train.txt", folder / "made_up_validation.txt"]
@@ -158,7 +159,7 @@ class LambadaTask:
 
     def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
         """Return batches without end, starting with the batch of ``step``. Batches depend only on
-        the seed and the step."""
+        the seed and the step. Raises OSError or TextError if the passages cannot be read."""
         config = self.config
         if self._passages is None:
             self._passages = self._read_passages()[0]

@@ -139,7 +139,8 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the state that is saved in the folder. Raises WeightsError if the state is
-        missing or corrupt, or belongs to another network."""
+        missing or corrupt, or belongs to another network. Raises ValueError if it belongs to
+        another optimiser."""
         state = read_state(self.folder, self.device)
         try:
             self.task.network.load_state_dict(state["network"])
@@ -162,7 +163,8 @@ class Trainer:
 
     def run(self) -> dict[str, float]:
         """Train until the end of the schedule, `max_minutes` or `max_steps`. Return the metrics of
-        the last validation, or an empty dict if a signal interrupted the run."""
+        the last validation, or an empty dict if a signal interrupted the run. Raises
+        FloatingPointError if the loss or its gradient is not finite."""
         config = self.config
         if self.step == 0:
             torch.manual_seed(config.seed)

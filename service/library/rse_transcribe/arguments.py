@@ -92,7 +92,8 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 def as_model(model: Model, device: str) -> EngineModel:
     """Return the network for a new transcriber or stream. Load it if ``model`` is a name, a path or
-    "auto". Raises the errors of ``load`` and ``check_not_forked``."""
+    "auto". Raises the errors of ``load`` and ``check_not_forked``, and ValueError if ``model`` is
+    another object."""
     global _owner
     check_not_forked()
     _owner = os.getpid()

@@ -206,7 +206,8 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ModelConfig:
-        """Return the configuration in a card. Raises ValueError for unknown or invalid fields."""
+        """Return the configuration in a card. Raises ValueError for unknown or invalid fields, and
+        KeyError or TypeError if the structure is wrong."""
         front = dict(data["front_end"])
         kinds = {"strided": StridedConfig, "filterbank": FilterbankConfig}
         kind = front.pop("kind", None)

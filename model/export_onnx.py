@@ -46,7 +46,7 @@ _UNLIMITED = 1 << 40  # maximum number of elements of a folded constant, large e
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("model.export_onnx", __doc__)
     add = parser.add_argument
-    add("weights", help="a shipped name, or a path to .safetensors")
+    add("weights", help="name of shipped weights, or path of a .safetensors file")
     add("out", metavar="OUT.onnx", type=Path)
     ahead = "hops from a step's newest frame to the end of its audio (default: %(default)d)"
     add("--lookahead-hops", type=int, metavar="N", default=LOOKAHEAD_HOPS, help=ahead)

@@ -68,7 +68,8 @@ _CLASS_OF = {
 
 
 def class_of(program: int) -> int:
-    """Return the class number of a MIDI program: UNKNOWN for sections, synthesisers and noise."""
+    """Return the class number of a MIDI program. It is UNKNOWN for programs without a class, such
+    as sections, synthesisers and noise."""
     return _CLASS_OF.get(program, UNKNOWN)
 
 

@@ -48,8 +48,9 @@ def validated_dataclass(**options: Any) -> Callable[[_Kind], _Kind]:
 def format_error(error: Mapping[str, Any], name: str | None = None) -> str:
     """Return a one-line message for a pydantic error.
 
-    The message contains the invalid value if the error has an ``input``. A validator's message
-    is returned unchanged if it starts with the field's name, or if ``name`` is None.
+    The message contains the invalid value if the error states a constraint and has an ``input``.
+    A validator's message is returned unchanged if it starts with the field's name, or if ``name``
+    is None.
 
     Args:
         error: one of ``ValidationError.errors()``.

@@ -72,7 +72,7 @@ class AudioDecoder:
     """Decoder of a recording to mono float32 samples. Iterate once over its blocks, shape [n].
 
     Invalid samples (not finite, or far beyond full scale) become silence. Corrupt parts become
-    silence if timestamps, or the number of corrupt bytes of an MP3, show a gap of less than 10 s.
+    silence if timestamps, or the number of corrupt bytes (MP3, AC-3), show a gap of less than 10 s.
     Otherwise they are missing. If a float file exceeds full scale, it is scaled to a peak of 1. The
     iteration raises ProtocolError if the duration exceeds its limit, and after the last block if a
     part was corrupt or a sample invalid.

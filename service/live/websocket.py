@@ -184,7 +184,7 @@ class Connection:
 
     def _open(self, start: Start) -> SessionProxy:
         """Open the session at a worker. If an older connection has the session, end it and release
-        its slot. Raises ProtocolError if the options conflict or there is no capacity for them."""
+        its slot. Raises ProtocolError if options conflict, or without a free slot or a worker."""
         service, settings = self._service, self._settings
         options, resume = start.options(StreamOptions()), start.resume
         session_id = resume.session_id if resume else secrets.token_hex(8)

@@ -8,7 +8,7 @@
 * starts again at such a peak if it already sounds and its last onset is at least
   ``min_note_frames`` earlier. The old note ends where the sum of the evidence that it sounds was
   greatest (``service.notes.base_tracker``), or where the new note starts if that is earlier;
-* ends where this sum, over the frames up to n - r, was greatest.
+* ends where this sum was greatest, as soon as the frames up to n - r show it.
 
 **Monophonic music** is decoded as the best path through its frames (``service.notes.monophonic``):
 in continuous pitch if a singer performs (``service.notes.singing``), else in semitones. In each

@@ -176,7 +176,8 @@ def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
 
 
 def _mean_name(weight: F64, fifths: int) -> float:
-    """Return the mean name of pitch classes [12] with these weights, relative to the signature."""
+    """Return the weighted mean of the names of the pitch classes, as numbers on the line of fifths
+    relative to the signature (``service.score.spelling``). weight: [12]."""
     names = (7 * np.arange(12) - fifths + 2) % 12 - 2
     weight = weight * (names <= 6)  # the names of the others are ambiguous
     return float(weight @ names / weight.sum()) if weight.any() else 2.0

@@ -119,7 +119,7 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Yield the events of the segments of ``results``, and the progress after each segment.
+        """Submit segments like ``results``, but yield their events, and the progress after each.
         duration_s: duration of the recording, or None if unknown."""
         for parts in self._segments(flush):
             for probabilities in parts:
@@ -174,7 +174,7 @@ def transcribe_recording(
         recording: samples, or a seekable binary file at its start. The file is not closed.
         max_duration_s: maximum duration, or None.
         max_notes, on_frames: see ``Stream``.
-        sandboxed: True to decode a file in a child process (``service.audio.sandbox``).
+        sandboxed: True to decode a file in a child process on Linux (``service.audio.sandbox``).
 
     Raises:
         ProtocolError: the recording is empty, too long, corrupt or not audio, or has invalid

@@ -268,7 +268,8 @@ class InferenceEngine(Protocol):
     def workers(self) -> int: ...
 
     def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
-        """Return a future for the probabilities of a segment. It fails with EngineError."""
+        """Return a future for the probabilities of a segment. The future, or this call if the
+        engine is closed, raises EngineError."""
         ...
 
 

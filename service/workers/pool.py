@@ -107,13 +107,13 @@ class WorkerClient:
         return reply
 
     async def stop(self) -> None:
-        """Kill the worker, fail its sessions and segments, and wait until it has exited."""
+        """Kill the worker, fail its sessions, return None for its segments, and await its exit."""
         self.kill()
         for session in self.sessions.values():
             session.fail(ProtocolError(ErrorCode.INTERNAL, WORKER_EXITED))
         for _, future in self.segments.values():
             future.set_result(None)
-        # Poll, because an interpreter that exits can start no thread that would wait.
+        # Poll, because an interpreter that is exiting cannot start a thread for the wait.
         with suppress(TimeoutError):
             async with asyncio.timeout(_MAX_EXIT_S):
                 while not self._has_exited():  # noqa: ASYNC110
@@ -131,7 +131,7 @@ class WorkerClient:
 
     @property
     def load(self) -> tuple[bool, float]:
-        """Missed heartbeats, and windows per second that the worker's sessions require."""
+        """True if the worker misses heartbeats, and the windows per second of its sessions."""
         return self._missed_pings > 1, sum(s.windows_per_s for s in self.sessions.values())
 
     def open(self, session: Session, opening: OpenSession) -> int:
@@ -183,7 +183,7 @@ class WorkerClient:
                 self._missed_pings = 0
 
     async def send_heartbeats(self, hang_timeout_s: float) -> None:
-        """Ping the worker at regular intervals. Kill a process that is unresponsive."""
+        """Ping the worker regularly, unless a reply is pending. Kill an unresponsive process."""
         interval_s = min(hang_timeout_s / MIN_MISSED_PINGS, MAX_PING_INTERVAL_S)
         self._max_missed_pings = round(hang_timeout_s / interval_s)
         while True:
@@ -215,8 +215,8 @@ class WorkerPool:
         """Create a pool without workers; ``start`` starts them.
 
         Args:
-            workers: number of workers. None means the number of ``worker_count``.
-            hang_timeout_s: time without a reply to a heartbeat after which a worker is replaced.
+            workers: number of workers. None means the result of ``worker_count``.
+            hang_timeout_s: time without a reply to a heartbeat after which a process is replaced.
             processes: False to use only one worker, in a thread.
         """
         self._setup, self._cores, self._requested_workers = setup, cores, workers
@@ -232,7 +232,7 @@ class WorkerPool:
         self.device = setup.device
 
     async def start(self) -> None:
-        """Start all workers and wait until they are ready. Raises EngineError if one fails."""
+        """Start all workers and wait until they are ready. Raises EngineError or OSError."""
         self._loop = asyncio.get_running_loop()
         on_gpu = may_use_gpu(self.device)
         count = self._requested_workers or worker_count(self._cores, on_gpu)

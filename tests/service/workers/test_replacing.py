@@ -77,6 +77,12 @@ def load_never(name: str, device: str) -> Any:
     time.sleep(1)
 
 
+def load_and_interrupt(name: str, device: str) -> Any:
+    time.sleep(0.2)  # the main thread waits for the pool then
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    time.sleep(0.2)
+
+
 def thread_pool(load: Any = load) -> WorkerPool:
     return WorkerPool(WorkerConfig(load=load, model="", device="cpu"), cores=1, processes=False)
 
@@ -197,9 +203,7 @@ async def test_pool_closes_while_the_interpreter_exits(monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="requires pthread_kill")
 def test_interrupted_start_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
-    main = threading.main_thread().ident or 0
-    threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    pool = thread_pool(load_never)
+    pool = thread_pool(load_and_interrupt)
     with pytest.raises(KeyboardInterrupt), running(pool):
         pass
     assert not pool._workers

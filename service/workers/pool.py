@@ -124,6 +124,8 @@ class WorkerClient:
         self._kill()
         if hasattr(self, "_writer"):
             self._writer.transport.abort()
+        else:
+            self._socket.close()
 
     @property
     def is_unresponsive(self) -> bool:

@@ -36,16 +36,22 @@ def test_requests_are_served_while_the_model_runs() -> None:
             model.gate.set()
 
 
-def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+def hold(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> tuple[Event, Event]:
+    """Make the calls of a method wait for the second event. They set the first event."""
     entered, gate = Event(), Event()
-    validate = ScoreRequest.model_validate_json
+    method = getattr(owner, name)
 
-    def wait_and_validate(data: bytes) -> ScoreRequest:
+    def wait_and_call(*arguments: Any) -> Any:
         entered.set()
         assert gate.wait(30)
-        return validate(data)
+        return method(*arguments)
 
-    monkeypatch.setattr(ScoreRequest, "model_validate_json", wait_and_validate)
+    monkeypatch.setattr(owner, name, wait_and_call)
+    return entered, gate
+
+
+def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, gate = hold(monkeypatch, ScoreRequest, "model_validate_json")
     body = {"notes": [{"onset_s": 1, "offset_s": 2, "pitch": 60}]}
     with serving() as (client, _), ThreadPoolExecutor(1) as pool:
         score = pool.submit(client.post, "/score?form=musicxml", json=body)
@@ -57,15 +63,7 @@ def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.Monke
 
 
 def test_requests_are_served_while_notes_are_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
-    entered, gate = Event(), Event()
-    state_of = Note.__getstate__
-
-    def wait_and_return_state(note: Note) -> Any:
-        entered.set()
-        assert gate.wait(30)
-        return state_of(note)
-
-    monkeypatch.setattr(Note, "__getstate__", wait_and_return_state)
+    entered, gate = hold(monkeypatch, Note, "__getstate__")
     with serving() as (client, _), ThreadPoolExecutor(1) as pool:
         files = {"file": sound_file()}
         upload = pool.submit(client.post, "/transcribe?answer=musicxml", files=files)

@@ -153,12 +153,17 @@ async def test_queued_flushes_are_bounded() -> None:
     await pool.close()
 
 
-async def test_cancelled_segments_occupy_the_worker_until_it_has_computed_them() -> None:
+async def pool_with_closed_gate() -> tuple[WorkerPool, PendingWindows]:
+    """Return a pool whose worker waits at the gate of its model, and a segment."""
     gated.gate.set()
     pool = thread_pool(load_gated)
     await pool.start()
-    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, 8, slice(48, 56))
     gated.close_gate()
+    return pool, PendingWindows(np.zeros(WINDOW, np.float32), 1, 8, slice(48, 56))
+
+
+async def test_cancelled_segments_occupy_the_worker_until_it_has_computed_them() -> None:
+    pool, due = await pool_with_closed_gate()
     cancelled = [pool.submit(due) for _ in range(4)]
     (worker,) = pool._workers
     await until(lambda: len(worker.segments) == 2)
@@ -175,11 +180,7 @@ async def test_cancelled_segments_occupy_the_worker_until_it_has_computed_them()
 
 
 async def test_closed_pool_fails_its_segments() -> None:
-    gated.gate.set()
-    pool = thread_pool(load_gated)
-    await pool.start()
-    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, 8, slice(48, 56))
-    gated.close_gate()
+    pool, due = await pool_with_closed_gate()
     futures = [pool.submit(due) for _ in range(4)]
     await until(lambda: len(pool._workers[0].segments) == 2)
     closing = asyncio.create_task(pool.close())

@@ -1,8 +1,8 @@
 """The service's side of the workers: starts, replaces and calls them.
 
-Python threads contend for the GIL. One window needs hundreds of small operations, each of which
-releases and re-acquires the GIL. Workers are therefore processes on multi-core CPUs and on GPUs. A
-worker never outlives the service, because it exits when its socket is closed.
+Threads would contend for the GIL, which each of the hundreds of operations of a window releases.
+Workers are therefore processes on multi-core CPUs and on GPUs. A worker exits when its socket is
+closed, so it never outlives the service.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from weakref import WeakSet
 
 from model.config import ModelConfig
 from service.engine.load import WorkerConfig, may_use_gpu, worker_count
+from service.engine.segment_memory import SLOTS, SegmentMemory, create_file
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.session import OpenSession, SessionOutput
 from service.stream.windows import BatchTiming, EngineError, PendingWindows, SegmentProbabilities
-from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, SegmentPart, run
+from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, SegmentResult, run
 
 logger = logging.getLogger(__name__)
 
-PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit a socket
+PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit files
 MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # limits of the pause after a worker has failed to start
-MAX_SEGMENTS = 2  # maximum number of segments at a worker: one is computed, and one waits
 MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
 MAX_PING_INTERVAL_S = 2.0
 SERVICE_STOPPED = "the service has stopped"
 WORKER_EXITED = "the session's worker stopped: resume from the latest checkpoint"
-_MAX_EXIT_S = 5.0  # maximum time to wait until a killed worker has exited
-# Terminals and service managers send SIGINT and SIGTERM to all processes of the service's group.
-# Workers ignore these signals, so that only the service handles them.
+_MAX_EXIT_POLLS = 500  # number of polls, 10 ms apart, for the exit of a killed worker
+# Terminals and service managers also send SIGINT and SIGTERM to the workers, which ignore them.
 _MAIN = """
 from signal import SIG_IGN, SIGINT, SIGTERM, signal
 signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN)
@@ -62,30 +61,31 @@ class Session(Protocol):
 
 
 class WorkerClient:
-    """A worker's process or thread, and its connection. Used only from the event loop."""
+    """A worker's process or thread, with its connection. Used only from the event loop."""
 
     is_ready = False  # True from the end of ``start`` until the worker exits
 
     def __init__(self, own_process: bool) -> None:
         self.own_process = own_process
         self.sessions: dict[int, Session] = {}  # by number
-        # Parts and futures of the segments in flight, by number.
-        self.segments: dict[int, tuple[SegmentProbabilities, asyncio.Future[Any]]] = {}
+        self.segments: dict[int, tuple[PendingWindows, asyncio.Future[Any]]] = {}  # by slot
         self._numbers = itertools.count(1)
         self._missed_pings, self._max_missed_pings = 0, MIN_MISSED_PINGS
         self._socket, other = socket.socketpair()
+        self._file = create_file()
+        memory = self._file.fileno()
         if own_process:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _MAIN, str(other.fileno())],
+                [sys.executable, "-P", "-c", _MAIN, str(other.fileno()), str(memory)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
+                pass_fds=[other.fileno(), memory],
             )
             other.close()
             self._kill, self._has_exited = process.kill, lambda: process.poll() is not None
         else:
             service = Connection(other.detach())
-            thread = Thread(target=run, args=[service], name="worker", daemon=True)
+            thread = Thread(target=run, args=[service, os.dup(memory)], name="worker", daemon=True)
             thread.start()
             # A thread exits by itself once its socket is closed.
             self._kill, self._has_exited = lambda: None, lambda: not thread.is_alive()
@@ -103,21 +103,23 @@ class WorkerClient:
             raise EngineError("worker exited while it loaded the model") from None
         if isinstance(reply, EngineError):
             raise reply
+        self._memory = SegmentMemory(self._file.fileno(), reply.config)
         self.is_ready = True
         return reply
 
     async def stop(self) -> None:
         """Kill the worker, fail its sessions, return None for its segments, and await its exit."""
         self.kill()
+        self._file.close()
         for session in self.sessions.values():
             session.fail(ProtocolError(ErrorCode.INTERNAL, WORKER_EXITED))
         for _, future in self.segments.values():
             future.set_result(None)
         # Poll, because an interpreter that is exiting cannot start a thread for the wait.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_MAX_EXIT_S):
-                while not self._has_exited():  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+        for _ in range(_MAX_EXIT_POLLS):
+            if self._has_exited():
+                break
+            await asyncio.sleep(0.01)
 
     def kill(self) -> None:
         self.is_ready = False
@@ -150,9 +152,10 @@ class WorkerClient:
 
     def compute(self, due: PendingWindows) -> asyncio.Future[SegmentProbabilities | None]:
         """Return a future of a segment. Its result is None if the worker exits."""
-        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
-        self.segments[number] = [], future
-        self.send(Segment(number, due))
+        slot = min(set(range(SLOTS)) - self.segments.keys())
+        future = asyncio.get_running_loop().create_future()
+        self.segments[slot] = due, future
+        self.send(Segment(slot, due))
         return future
 
     def send(self, message: object) -> None:
@@ -171,16 +174,12 @@ class WorkerClient:
             case SessionOutput():
                 if (session := self.sessions.get(reply.number)) is not None:
                     session.receive(reply)
-            case SegmentPart(number, result, is_last):
-                parts, future = self.segments[number]
-                if is_last:
-                    del self.segments[number]
-                if isinstance(result, EngineError):
-                    future.set_exception(result)
-                else:
-                    parts.append(result)
-                    if is_last:
-                        future.set_result(parts)
+            case SegmentResult(slot, error):
+                due, future = self.segments.pop(slot)
+                if error is not None:
+                    future.set_exception(error)
+                else:  # copy, because the next segment may use the slot
+                    future.set_result([self._memory.probabilities(slot, due).copy()])
             case Ping():
                 self._missed_pings = 0
 
@@ -202,8 +201,8 @@ class WorkerPool:
     """Workers, each with a copy of the model; also an ``InferenceEngine`` for recordings.
 
     Use a pool only in the event loop of ``start``, except ``submit``, which is thread-safe.
-    ``start`` sets the model's ``config`` and ``card``, ``device``, ``workers`` (the number of
-    workers) and ``window_s`` (the time in s that one window took in the warm-up).
+    ``start`` sets the model's ``config`` and ``card``, ``device``, ``workers``, their number, and
+    ``window_s``, the time in s that one window took in the warm-up.
     """
 
     def __init__(
@@ -223,12 +222,12 @@ class WorkerPool:
         """
         self._setup, self._cores, self._requested_workers = setup, cores, workers
         self._hang_timeout_s, self._processes = hang_timeout_s, processes
-        # Callbacks, which must be fast and must not raise.
+        # Callbacks must be fast and must not raise.
         self.on_batch: Callable[[BatchTiming], None] = lambda timing: None
         self.on_worker_exit: Callable[[], None] = lambda: None
         self._workers: list[WorkerClient] = []
         self._tasks: list[asyncio.Task[None]] = []  # one for each worker
-        self._computing: WeakSet[asyncio.Task[Any] | None] = WeakSet()  # segments
+        self._unfinished: WeakSet[asyncio.Task[Any] | None] = WeakSet()  # ``close`` waits for them
         self._is_closed = False
         self._changed = asyncio.Event()  # set when waiting segments must look for a worker again
         self.device = setup.device
@@ -269,7 +268,7 @@ class WorkerPool:
             self._changed.set()
             for task in self._tasks:
                 task.cancel()
-        await asyncio.gather(*self._tasks, *self._computing, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._unfinished, return_exceptions=True)
 
     @property
     def is_ready(self) -> bool:
@@ -295,9 +294,9 @@ class WorkerPool:
 
     async def _compute(self, due: PendingWindows) -> SegmentProbabilities:
         """Compute a segment at the worker with the fewest segments. Repeat it if a worker exits."""
-        self._computing.add(asyncio.current_task())  # ``close`` waits for this task
+        self._unfinished.add(asyncio.current_task())
         while not self._is_closed:
-            free = [w for w in self._workers if w.is_ready and len(w.segments) < MAX_SEGMENTS]
+            free = [w for w in self._workers if w.is_ready and len(w.segments) < SLOTS]
             if not free:
                 self._changed.clear()
                 await self._changed.wait()
@@ -342,9 +341,10 @@ class WorkerPool:
                             self.on_batch(reply)
                         else:
                             worker.handle(reply)
-            logger.error("a worker exited: starting another")
-            self.on_worker_exit()
         finally:
             heartbeats.cancel()
             self._workers.remove(worker)
-            await worker.stop()
+            self._unfinished.add(stopping := asyncio.create_task(worker.stop()))
+            await asyncio.shield(stopping)
+        logger.error("a worker exited: starting another")
+        self.on_worker_exit()

@@ -4,13 +4,14 @@
 
 A step is one batch of pending windows. Live sessions have priority over segments, so a live window
 waits for at most one step of a segment. Messages are pickled, and framed by
-``multiprocessing.connection.Connection``.
+``multiprocessing.connection.Connection``. Probabilities of segments are in shared memory.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import selectors
 import sys
 import time
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from model.config import ModelConfig
 from service.engine.load import WorkerConfig
+from service.engine.segment_memory import SegmentMemory
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ProtocolError, internal_error
 from service.protocol.server_messages import DoneReason
@@ -61,9 +63,9 @@ class CloseSession(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Compute a segment of a recording."""
+    """Compute a segment of a recording, and store its probabilities in a slot of SegmentMemory."""
 
-    number: int
+    slot: int
     due: PendingWindows
 
 
@@ -83,29 +85,25 @@ class ModelLoaded(NamedTuple):
     window_s: float
 
 
-class SegmentPart(NamedTuple):
-    """Probabilities of the next windows of a segment, or the error of the model, which ends it."""
+class SegmentResult(NamedTuple):
+    """A slot has all probabilities of its segment, or the model has failed."""
 
-    number: int
-    probabilities: Probabilities | EngineError
-    is_last: bool
-
-
-# -- the worker -----------------------------------------------------------------------------------
+    slot: int
+    error: EngineError | None = None
 
 
 def main() -> None:
-    """Run a worker process. The argument is the file descriptor of its socket."""
+    """Run a worker process. The arguments are the file descriptors of its socket and its memory."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    run(Connection(int(sys.argv[1])), own_process=True)
+    run(Connection(int(sys.argv[1])), int(sys.argv[2]), own_process=True)
 
 
-def run(service: Connection, own_process: bool = False) -> None:
+def run(service: Connection, memory: int, own_process: bool = False) -> None:
     """Load the model, and handle messages until the service closes the connection."""
     try:
         config = service.recv()
         try:
-            worker = Worker(config)
+            worker = Worker(config, memory)
         except Exception as error:
             logger.exception("cannot load the model %s", config.model)
             service.send(EngineError(f"{type(error).__name__}: {error}"))
@@ -127,21 +125,24 @@ def run(service: Connection, own_process: bool = False) -> None:
         return  # the service has exited or has stopped this worker
     finally:
         service.close()
+        os.close(memory)
 
 
 @dataclass(slots=True)
 class _Job:
     """A segment in progress. ``done``: number of computed windows, including the pre-roll."""
 
-    segment: Segment
+    slot: int
+    due: PendingWindows
     features: FeatureStream
+    probabilities: Probabilities  # in shared memory
     done: int = 0
 
 
 class Worker:
     """Live sessions and segments of one worker."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, memory: int) -> None:
         """Load the model and measure the time of a window."""
         from service.engine import runners  # imports torch, which takes a second
 
@@ -155,6 +156,7 @@ class Worker:
             window_s=runners.calibrate(self._runner, runners.device_of(model)),
         )
         self._settings = TrackerSettings.from_card(model.card)
+        self._memory = SegmentMemory(memory, model.config)
         self._sessions: dict[int, LiveSession] = {}
         self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
         self._jobs: deque[_Job] = deque()
@@ -177,9 +179,10 @@ class Worker:
                 self._open(message)
             case CloseSession():
                 self._close(message.session)
-            case Segment():
-                features = self._runner.open_stream(message.due.positions)
-                self._jobs.append(_Job(message, features))
+            case Segment(slot, due):
+                features = self._runner.open_stream(due.positions)
+                probabilities = self._memory.probabilities(slot, due)
+                self._jobs.append(_Job(slot, due, features, probabilities))
             case Ping():
                 self._replies.append(message)
 
@@ -328,23 +331,19 @@ class Worker:
     def _step_job(self, job: _Job) -> None:
         """Compute a batch of a segment, or only one window if there are live sessions."""
         started_s = time.monotonic()
-        number, due = job.segment
-        part = due.subset(job.done, 1 if self._sessions else self._runner.batch_windows)
-        try:
-            rows = self._runner.rows(job.features, part)[part.preroll :]
-            probabilities = self._runner.predict(rows, part.positions) if rows else None
-        except Exception as error:
-            logger.exception("the model failed on a recording")
-            self._jobs.popleft()
-            failed = SegmentPart(number, EngineError(f"the model failed: {error}"), True)
-            self._replies += [BatchTiming("file", 0, 0.0, 0.0), failed]
-            return
+        part = job.due.subset(job.done, 1 if self._sessions else self._runner.batch_windows)
         count = part.preroll + part.windows
-        elapsed_s = time.monotonic() - started_s
+        error, stop = None, job.done + count - job.due.preroll
+        try:
+            if rows := self._runner.rows(job.features, part)[part.preroll :]:
+                probabilities = self._runner.predict(rows, part.positions)
+                job.probabilities[stop - len(rows) : stop] = probabilities
+        except Exception as failure:
+            logger.exception("the model failed on a recording")
+            error, count = EngineError(f"the model failed: {failure}"), 0
+        elapsed_s = time.monotonic() - started_s if count else 0.0
         self._replies.append(BatchTiming("file", count, elapsed_s, elapsed_s))
         job.done += count
-        is_last = job.done == due.preroll + due.windows
-        if is_last:
+        if error or stop == job.due.windows:
             self._jobs.popleft()
-        if probabilities is not None:
-            self._replies.append(SegmentPart(number, probabilities, is_last))
+            self._replies.append(SegmentResult(job.slot, error))

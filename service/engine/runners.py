@@ -195,24 +195,28 @@ def compute(runner: Runner, stream: FeatureStream, due: PendingWindows) -> Proba
 
 
 def calibrate(runner: Runner, device: torch.device) -> float:
-    """Return the time to compute a window in s: the minimum of several runs, because other programs
-    may slow down some runs. On a CPU, limit ``batch_windows`` so that a batch takes at most
-    MAX_STEP_MS."""
-    on_cpu = device.type == "cpu"
-    positions = _TYPICAL_POSITIONS
-    stream, hops = runner.open_stream(positions), positions.stop - positions.start
-    due = PendingWindows(np.zeros(WINDOW, np.float32), 1, hops, positions)
-    runs = timeit.repeat(
-        lambda: compute(runner, stream, due),
-        timer=time.thread_time if on_cpu else time.perf_counter,
-        repeat=_TIMED_RUNS,
-        number=1,
-    )
-    window_s = max(min(runs), 1e-9)
-    if on_cpu:
-        max_windows = int(MAX_STEP_MS / 1000 / window_s)
+    """Return the time per window of a full batch of live streams in s. On a CPU, first limit
+    ``batch_windows`` so that a batch takes at most MAX_STEP_MS."""
+    if device.type == "cpu":
+        max_windows = int(MAX_STEP_MS / 1000 / _batch_s(runner, device, 1))
         runner.batch_windows = max(1, min(runner.batch_windows, max_windows))
-    return window_s
+    return _batch_s(runner, device, runner.batch_windows) / runner.batch_windows
+
+
+def _batch_s(runner: Runner, device: torch.device, windows: int) -> float:
+    """Return the time in s of a batch with one window of each of ``windows`` streams: the minimum
+    of several runs, because other programs may slow down some runs."""
+    positions = _TYPICAL_POSITIONS
+    streams = [runner.open_stream(positions) for _ in range(windows)]
+    due = PendingWindows(
+        np.zeros(WINDOW, np.float32), 1, positions.stop - positions.start, positions
+    )
+
+    def run() -> None:
+        runner.predict([row for stream in streams for row in runner.rows(stream, due)], positions)
+
+    timer = time.thread_time if device.type == "cpu" else time.perf_counter
+    return max(1e-9, min(timeit.repeat(run, timer=timer, repeat=_TIMED_RUNS, number=1)))
 
 
 def configure_torch_thread() -> None:

@@ -1,8 +1,9 @@
 """Admission control for sessions, uploads and scores.
 
-The options of a session determine how many windows per second it requires. The cost of a window,
-its computing time in seconds, is first estimated from the warm-up. It is then updated from the
-timings of the workers, and so adapts to other load on the machine. With the limit `auto`, a session
+The options of a session determine how many windows per second it requires. The cost of a window is
+its computing time in a full batch, as a busy worker computes it. It is first estimated from the
+warm-up, and then updated from the timings of the workers, so that it adapts to other load on the
+machine. With the limit `auto`, a session
 is admitted if one worker can compute it (MAX_LOAD_ONE_SESSION), and the predicted load is at most
 MAX_LOAD or no other session is open.
 """
@@ -21,10 +22,10 @@ from service.stream.windows import BatchTiming
 
 # Maximum predicted share of the workers' time that all sessions use. The remaining time is for
 # sockets, windows that become pending together, and batches of recordings.
-MAX_LOAD = 0.7
+MAX_LOAD = 0.75
 MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of a worker's time that one session uses
 SESSION_WINDOWS_PER_S = 2.0  # cost of a session's socket and audio in windows per second
-WARM_UP_FACTOR = 1.3  # cost of a live window relative to the warm-up, which tracks no notes
+TRACKING_S = 0.0012  # estimated time in s to track the notes of a window, absent in the warm-up
 MEMORY_WINDOWS = 500  # number of windows in the moving average of the cost: 23 s of one session
 
 _ROUNDING = 1e-6  # tolerance of sums of sizes
@@ -116,7 +117,7 @@ class SessionAdmissionControl(AdmissionControl):
 
     def calibrate(self, window_s: float, workers: int, sample_rate_hz: int) -> None:
         if self._by_load:
-            self.window_s = self._quiet_window_s = max(1e-6, WARM_UP_FACTOR * window_s)
+            self.window_s = self._quiet_window_s = window_s + TRACKING_S
             self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
 
     @property
@@ -125,8 +126,9 @@ class SessionAdmissionControl(AdmissionControl):
         return self.window_s > 0
 
     def update_cost(self, timing: BatchTiming) -> None:
-        """Update the cost of a window from the timing of a batch of live sessions."""
-        if not self.limits_load or timing.way != "live" or not timing.windows:
+        """Update the cost of a window from the timing of a full batch of live sessions. Windows of
+        smaller batches cost more, but a worker that computes such batches has time to spare."""
+        if not self.limits_load or timing.way != "live" or not timing.is_full:
             return
         weight = min(1.0, timing.windows / MEMORY_WINDOWS)
         self.window_s += weight * (timing.total_s / timing.windows - self.window_s)

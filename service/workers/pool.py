@@ -202,7 +202,7 @@ class WorkerPool:
 
     Use a pool only in the event loop of ``start``, except ``submit``, which is thread-safe.
     ``start`` sets the model's ``config`` and ``card``, ``device``, ``workers``, their number, and
-    ``window_s``, the time in s that one window took in the warm-up.
+    ``window_s``, the time in s per window of a full batch in the warm-up.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class Ping(NamedTuple):
 
 
 class ModelLoaded(NamedTuple):
-    """The worker is ready. ``window_s`` is the time that one window took in the warm-up."""
+    """The worker is ready. ``window_s`` is the time per window of a full batch in the warm-up."""
 
     config: ModelConfig
     card: Mapping[str, Any]
@@ -261,7 +261,8 @@ class Worker:
             self._apply(session, process)
             self._collect_output(session)
         total_s = time.monotonic() - started_s
-        self._replies.append(BatchTiming("live", len(rows), model_s, total_s))
+        is_full = len(rows) >= self._runner.batch_windows
+        self._replies.append(BatchTiming("live", len(rows), model_s, total_s, is_full))
 
     def _next_batch(self, now_s: float) -> tuple[list[tuple[LiveSession, int]], list[Any], slice]:
         """Take the next windows of the sessions that have waited longest. All of them must be read

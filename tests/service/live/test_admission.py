@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.live import websocket
-from service.ops.capacity import MAX_LOAD, WARM_UP_FACTOR
+from service.ops.capacity import MAX_LOAD, TRACKING_S
 from service.protocol.options import Mode, StreamOptions
 from tests.service.apps import (
     ADDRESS,
@@ -40,7 +40,7 @@ def set_capacity(client: TestClient, *sessions: StreamOptions) -> None:
     """Calibrate the service as on a machine that admits exactly these sessions."""
     state = state_of(client)
     total = 1.001 * sum(map(state.sessions.size, sessions))
-    window_s = MAX_LOAD / total / WARM_UP_FACTOR
+    window_s = MAX_LOAD / total - TRACKING_S
     state.sessions.calibrate(window_s, 1, state.pool.config.sample_rate)
 
 

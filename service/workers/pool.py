@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit files
 MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # limits of the pause after a worker has failed to start
+MAX_ATTEMPTS = 4  # number of exits of workers after which a segment fails, as it may cause them
 MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
 MAX_PING_INTERVAL_S = 2.0
 SERVICE_STOPPED = "the service has stopped"
@@ -97,10 +98,8 @@ class WorkerClient:
         try:
             async with asyncio.timeout(MAX_LOAD_S):
                 reply: ModelLoaded | EngineError = await self.receive()
-        except TimeoutError:
-            raise EngineError(f"worker did not load the model within {MAX_LOAD_S:.0f} s") from None
-        except (asyncio.IncompleteReadError, OSError):
-            raise EngineError("worker exited while it loaded the model") from None
+        except (asyncio.IncompleteReadError, OSError) as error:  # OSError includes TimeoutError
+            raise EngineError("worker exited, or did not load the model in time") from error
         if isinstance(reply, EngineError):
             raise reply
         self._memory = SegmentMemory(self._file.fileno(), reply.config)
@@ -295,18 +294,19 @@ class WorkerPool:
     async def _compute(self, due: PendingWindows) -> SegmentProbabilities:
         """Compute a segment at the worker with the fewest segments. Repeat it if a worker exits."""
         self._unfinished.add(asyncio.current_task())
-        while not self._is_closed:
-            free = [w for w in self._workers if w.is_ready and len(w.segments) < SLOTS]
-            if not free:
+        workers = self._workers
+        for _ in range(MAX_ATTEMPTS):
+            while not (free := [w for w in workers if w.is_ready and len(w.segments) < SLOTS]):
+                if self._is_closed:
+                    raise EngineError(SERVICE_STOPPED)
                 self._changed.clear()
                 await self._changed.wait()
-                continue
             computing = min(free, key=lambda worker: len(worker.segments)).compute(due)
             computing.add_done_callback(lambda _: self._changed.set())
             # A worker also completes a segment that the caller has cancelled.
             if (result := await asyncio.shield(computing)) is not None:
                 return result
-        raise EngineError(SERVICE_STOPPED)
+        raise EngineError(f"{MAX_ATTEMPTS} workers exited while they computed a segment")
 
     async def _run(self, own_process: bool, loaded: asyncio.Future[ModelLoaded]) -> None:
         """Run a worker, and start another one when it exits. Retry after pauses of increasing

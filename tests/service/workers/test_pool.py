@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rse_transcribe.recordings import running
 from service.engine.load import WorkerConfig
@@ -19,6 +20,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
 from service.workers.pool import PROCESSES, WorkerPool
 from tests.benchmarks.machine import process_tree
+from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import RATE_HZ, chunks, pcm16
 from tests.service.serve_fake import load
 from tests.service.streams import random_performance, transcribe_samples
@@ -125,3 +127,41 @@ async def test_load_failure_is_reported() -> None:
 
 def fail_to_load(name: str, device: str) -> Any:
     raise ValueError("no such weights")
+
+
+async def test_segment_that_kills_its_workers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.workers.pool.MIN_PAUSE_S", 0.01)
+    setup = WorkerConfig(load=load_fatal, model="", device="cpu")
+    pool = WorkerPool(setup, cores=2, workers=2)
+    await pool.start()
+    try:
+        exits: list[None] = []
+        pool.on_worker_exit = lambda: exits.append(None)
+        samples = random_performance(FAKE_RATE_HZ, 5, 6.0)  # which are not resampled
+        fatal = np.where(np.abs(samples) > 0.1, np.float32(FATAL), samples)
+        with pytest.raises(EngineError, match="4 workers exited"):
+            await asyncio.to_thread(transcribe_samples, pool, fatal, FAKE_RATE_HZ)
+        await until(lambda: len(exits) >= 4 and pool.is_ready)
+        notes, _ = await asyncio.to_thread(transcribe_samples, pool, samples, FAKE_RATE_HZ)
+        assert len(notes) > 5
+    finally:
+        await pool.close()
+
+
+FATAL = 0.984375
+
+
+class FatalStream(FakeStream):
+    def advance(self, window: torch.Tensor, new_hops: int, shift: int = 0) -> torch.Tensor:
+        if bool((window == FATAL).any()):
+            os._exit(1)
+        return super().advance(window, new_hops, shift)
+
+
+class FatalTranscriber(FakeTranscriber):
+    def open_stream(self) -> FakeStream:
+        return FatalStream(self._kernels)
+
+
+def load_fatal(name: str, device: str) -> FatalTranscriber:
+    return FatalTranscriber()

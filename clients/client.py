@@ -66,7 +66,7 @@ class TranscriptionClient:
         self._notifier = self._audio.notifier
         self.performance = ResumablePerformance(options, self._audio)
         self.notes = self.performance.notes
-        self._carry = b""  # first bytes of an incomplete sample
+        self._carry = b""  # first bytes of an incomplete PCM frame
         self._give_up_s = give_up_s
         self._stall_timeout_s = stall_timeout_s
         self._performing: asyncio.Task[Done] | None = None
@@ -143,7 +143,8 @@ class TranscriptionClient:
     async def stop(self) -> Done:
         """End the audio, and wait for the last notes, the totals and the MIDI file. Raises
         TranscriptionError if the service fails or remains unreachable, or if the audio ends in the
-        middle of a sample. The error's ``done`` has the notes so far, if the service sent them."""
+        middle of a PCM frame. The error's ``done`` has the notes so far, if the service sent
+        them."""
         self.finish()
         await asyncio.wait([self._task])
         if self._task.cancelled():
@@ -151,8 +152,8 @@ class TranscriptionClient:
         done = self._task.result()
         if self._carry:
             size = self._audio.pcm_frame_bytes
-            message = f"the audio ends in the middle of a sample: send a multiple of {size} bytes"
-            raise TranscriptionError(message, done=done)
+            reason = "the audio ends in the middle of a PCM frame"
+            raise TranscriptionError(f"{reason}: send a multiple of {size} bytes", done=done)
         return done
 
     @property
@@ -162,7 +163,7 @@ class TranscriptionClient:
     @property
     def _task(self) -> asyncio.Task[Done]:
         if self._performing is None:
-            raise RuntimeError("connect() was not called")
+            raise RuntimeError("the client has not started: call connect() or start() first")
         return self._performing
 
     @property

@@ -36,7 +36,7 @@ except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
 LOOKAHEAD_MS = {"block": 100.0, "anytime": 200.0}
-# A reply is due once 2 s of audio are in flight (``clients.session.MAX_UNACKNOWLEDGED_S``). With at
+# A reply is due once 2 s of audio is in flight (``clients.session.MAX_UNACKNOWLEDGED_S``). With at
 # most two of these timeouts, the client detects a stalled connection within 5 s.
 STALL_TIMEOUT_S = 1.5
 CHECK_S = 0.25  # interval between checks of the delay

@@ -88,7 +88,7 @@ class AudioBuffer:
             return None
         if self.position < self.start:
             dropped = f"sample {self.position} was dropped; the oldest is {self.start}"
-            raise ConnectionLostError(f"the service is too slow: {dropped}", retryable=True)
+            raise ConnectionLostError(f"sending is too slow: {dropped}", retryable=True)
         first = (self.position - self.start) * self.pcm_frame_bytes
         pcm = bytes(self._pcm[first : first + max_samples * self.pcm_frame_bytes])
         self.position += len(pcm) // self.pcm_frame_bytes

@@ -34,7 +34,7 @@ CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
 # Maximum size of a message. ``done`` contains a MIDI file of at most 200,000 notes. In base64, a
 # note needs about 10 bytes or, with bends, up to about 450 bytes per second.
 MAX_SERVER_MESSAGE_BYTES = 512 * 1024 * 1024
-# HTTP statuses of a service that is full or shutting down, or of a proxy that reaches no server.
+# HTTP statuses of a full or draining service, or of a proxy that cannot reach a server.
 RETRYABLE = (429, 502, 503, 504)
 KEEPALIVE_S = 5.0  # interval of keepalive messages while no audio arrives
 MAX_UNACKNOWLEDGED_S = 2.0  # maximum audio in flight, unless the server's limit is smaller
@@ -163,7 +163,8 @@ class Session:
             while True:
                 message = parse_server_message(await self._next(socket))
                 if message.seq != expected:
-                    raise TranscriptionError(f"expected message {expected}, got {message.seq}")
+                    reason = f"expected sequence number {expected}, got {message.seq}"
+                    raise TranscriptionError(reason)
                 expected += 1
                 match message:
                     case Done():

@@ -23,8 +23,8 @@ def documented_parser(module: str, about: str | None) -> argparse.ArgumentParser
 
 
 def at_least(minimum: _Number) -> Callable[[str], _Number]:
-    """Return the ``type`` of an argparse option: a finite number of at least ``minimum``, and of
-    its type."""
+    """Return a converter for the ``type`` argument of an argparse option. It accepts finite numbers
+    of at least ``minimum``, and returns them in the type of ``minimum``."""
 
     def parse(text: str) -> _Number:
         value = type(minimum)(text)

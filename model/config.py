@@ -68,8 +68,8 @@ class RSEConfig:
     """Order of the shuffles, as in the released code or in the paper's text (``model.switch``)."""
     init: Literal["released", "paper"] = "released"
     """Initialisation of W, and of the linear map of the strided front-end. "released": Glorot,
-    which gives the update c an amplitude of 0.75. "paper": c has an amplitude of 1, so that units
-    preserve an input amplitude of 0.25 (:func:`model.switch.keep_amplitude`)."""
+    which gives the update c a standard deviation of 0.75. "paper": c has a standard deviation of 1,
+    so that units preserve inputs of standard deviation 0.25 (``model.switch.keep_amplitude``)."""
     dropout: Fraction = 0.1
     """Dropout rate. After every switch layer, this rate divided by log2 of the sequence length is
     used."""
@@ -158,7 +158,7 @@ class ModelConfig:
     heads: Annotated[tuple[str, ...], Field(min_length=1)] = ("frame",)
     """Predictions: "frame" first, then any others of :data:`HEADS`."""
     calibration: Flag = True
-    """True if each note's frame logits have a trained scale and offset (released code)."""
+    """True if each pitch's frame logits have a trained scale and offset (released code)."""
 
     def __post_init__(self) -> None:
         heads, are_valid = self.heads, set(self.heads) <= set(HEADS)

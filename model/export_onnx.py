@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class StepGraph(nn.Module):
-    """One step of a stream: maps its next hops to the probabilities of as many frames.
+    """One step of a stream: maps its next hops to the probabilities of the same number of frames.
 
     The inputs are the samples of the next hops and the state after the previous step. The outputs
     are the probabilities of the frames whose look-ahead is complete, and the next state. The host

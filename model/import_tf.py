@@ -109,13 +109,21 @@ def build(
             network = SymbolNetwork(config)
     present, expected = network_variables(shapes), released_shapes(network)
     problems = [
-        f"{key} has shape {present.get(key, 'none')}, expected {expected.get(key, 'none')}"
+        _mismatch(key, present.get(key), expected.get(key))
         for key in sorted(expected.keys() | present.keys())
         if present.get(key) != expected.get(key)
     ]
     if problems:
         raise WeightsError("not a network of the released code: " + "; ".join(problems))
     return network
+
+
+def _mismatch(name: str, present: Shape | None, expected: Shape | None) -> str:
+    if present is None:
+        return f"{name} is missing"
+    if expected is None:
+        return f"unexpected variable {name}"
+    return f"{name} has shape {present}, expected {expected}"
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:

@@ -69,7 +69,7 @@ _CLASS_OF = {
 
 def class_of(program: int) -> int:
     """Return the class number of a MIDI program. It is UNKNOWN for programs without a class, such
-    as sections, synthesisers and noise."""
+    as string ensembles, synth leads and pads, and sound effects."""
     return _CLASS_OF.get(program, UNKNOWN)
 
 

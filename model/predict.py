@@ -7,7 +7,7 @@ output of the network's last layer, float32, of shape (batch, positions, classes
   position.
 - networks on the waveform: X holds samples, (batch, samples). With two convolutions there is one
   position for every four samples. Y holds logits before the logit offset and the calibration are
-  applied. The classes are the 128 notes of each head in turn.
+  applied. The classes are the 128 pitches of each head in turn.
 """
 
 import sys

@@ -27,7 +27,8 @@ class BenesBlock(nn.Module):
         self.dropout = config.dropout
 
     def make_identity(self) -> None:
-        """Make the block return its input exactly, until it is trained."""
+        """Make the block return its input exactly, until it is trained. With
+        ``residual_scale="none"``, make it return zeros."""
         self.forward_switch.make_identity()
         self.reverse_switch.make_identity()
 

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from model.config import RSEConfig
 
 SATURATED = 18.0  # a logit whose sigmoid is 1 in float32
-NORM_EPSILON = 1e-10  # released code; small enough for inputs of amplitude 0.25
+NORM_EPSILON = 1e-10  # released code; small enough for inputs of standard deviation 0.25
 FEATURE_NORM_EPSILON = 1e-6
 
 
@@ -97,8 +97,8 @@ def initialise(linear: nn.Linear) -> None:
 
 @torch.no_grad()
 def keep_amplitude(linear: nn.Linear, activation: str) -> None:
-    """Initialise a linear map so that its outputs have amplitude 1 if the features before the
-    activation are normally distributed with amplitude 1.
+    """Initialise a linear map so that its outputs have standard deviation 1 if the features before
+    the activation are normally distributed with mean 0 and standard deviation 1.
 
     If the entries of W are drawn independently and each row's mean is then subtracted, every output
     has nearly the variance k Var(w) Var(g) for k inputs. After a GELU, Var(g) is

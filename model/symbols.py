@@ -20,7 +20,7 @@ from model.validation import Count, FromZero, validated_dataclass
 
 KIND = "symbols"  # marks these configurations in cards
 EMBEDDING = "embedding.weight"  # name of the tensor in a file that contains only a frozen embedding
-EMBEDDING_DEVIATION = 0.25  # the amplitude that the switch units preserve
+EMBEDDING_DEVIATION = 0.25  # the standard deviation that the switch units preserve
 
 
 @validated_dataclass()

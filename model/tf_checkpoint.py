@@ -6,7 +6,7 @@ table in LevelDB's format::
     file: data blocks | filter block | index block | footer
     footer: handle of the filter block | handle of the index block | padding | magic number
     block: entries | restart offsets | number of restart offsets
-    entry: shared key bytes, other key bytes, value bytes (varints) | other key bytes | value
+    entry: lengths of shared key, other key and value (varints) | bytes of other key | value
 
 The values of the table are protocol buffers. The value of the empty key has the number of shards
 and the byte order. The value of each variable's name has its type, shape and location in
@@ -30,7 +30,7 @@ DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 9: "<i8", 10
 """numpy type of each supported value of the enumeration ``DataType``."""
 
 Message = dict[int, Any]
-"""Fields of a protocol buffer, by number. Numbers are integers, and records are lists of bytes."""
+"""Fields of a protocol buffer by field number: an integer, or the records as a list of bytes."""
 
 
 def read_checkpoint(prefix: str | Path) -> dict[str, NDArray]:

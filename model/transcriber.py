@@ -36,7 +36,7 @@ from model.front_end.strided import StridedFrontEnd
 from model.rse import ResidualShuffleExchange
 from model.switch import initialise
 
-MASKED_LOGIT = -30.0  # logit of notes outside a network's range
+MASKED_LOGIT = -30.0  # logit of pitches and frames that a network does not predict
 
 
 class FeatureStream(Protocol):
@@ -199,7 +199,7 @@ class TranscriptionModel(nn.Module):
         return self.network(window)
 
     def calibrate(self, logits: Tensor) -> Tensor:
-        """Scale and shift each note's frame logits (released code: undoes label smoothing)."""
+        """Scale and shift each pitch's frame logits (released code: undoes label smoothing)."""
         if not self.config.calibration:
             return logits
         frame = logits[:, :1] * self.scale + self.offset

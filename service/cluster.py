@@ -1,7 +1,7 @@
 """The service on Ray Serve: `serve run service.cluster:app`, or docker/serve.yaml (CLUSTER.md).
 
 Each replica is a complete application with its own workers. Ray Serve distributes requests, and
-starts, scales and restarts replicas. If a replica exits, clients resume their sessions at another.
+starts, scales and restarts replicas. If a replica exits, clients resume their sessions on another.
 """
 
 import asyncio

@@ -30,7 +30,8 @@ async def healthz(request: Request) -> dict[str, str]:
     """Respond with 200, or with 503 while a worker is unresponsive."""
     state: ServiceState = request.app.state.service
     if state.pool.is_unresponsive:
-        raise ProtocolError(ErrorCode.NOT_READY, "the worker is unresponsive: restart the service")
+        message = "a worker is unresponsive; restart the service if this persists"
+        raise ProtocolError(ErrorCode.NOT_READY, message)
     return {"status": "ok"}
 
 

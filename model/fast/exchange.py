@@ -61,7 +61,7 @@ class FirstHalf:
         self._frames = patches.frames
         self._positions = patches.positions
         self._reach = reach
-        layers = patches.positions.bit_length() - 2  # positions are a power of two
+        layers = patches.positions.bit_length() - 2  # the number of positions is a power of two
         # Order of the positions in the outputs of the embedding, then of each layer. ``argsort`` of
         # an order returns the index of each position.
         orders = [_pair_order(patches.positions, bit) for bit in range(-1, layers)]
@@ -137,8 +137,8 @@ def merge_windows(before: Tensor | None, new: Tensor, rows: int, moved: int) -> 
     Args:
         before: the window before the first, (rows, ...). None if ``new`` has all rows.
         new: the last rows of each window, (windows, new rows, ...). The other rows come from the
-            previous window. If there are several windows, there must be at most ``moved`` of these
-            rows, so that they are among the new rows of the previous window.
+            previous window. With several windows, at most ``moved`` rows may be taken from there,
+            so that they are among the new rows of the previous window.
     """
     reused = rows - new.shape[1]
     if not reused:

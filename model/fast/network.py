@@ -262,8 +262,8 @@ def _head_first(unembed: nn.Linear, heads: int) -> nn.Linear:
 
 
 def _fold_norm(convolution: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> nn.Conv2d:
-    """Return a copy of a convolution, which has no bias. The batch norm after it is folded into the
-    weights and a new bias of the copy."""
+    """Return a copy of a bias-free convolution into which the batch norm after it is folded. The
+    copy has a bias."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)

@@ -13,7 +13,7 @@ are ``.``, ``-`` and ``#``::
                                     |<->| lookahead
 
 If a performance is not tuned to A4 = 440 Hz, the network uses filters that are a few bins higher or
-lower (``shift``). Its features are then at most half a bin out of tune.
+lower (``shift``). Its features are then usually at most half a bin out of tune.
 
 Kernels may start before the window. The convolutions also need `halo` columns before the window.
 Columns whose kernels end after the window are silent.

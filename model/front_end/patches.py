@@ -85,7 +85,7 @@ class OctavePatches(nn.Module):
         super().__init__()
         self.octaves = config.octaves
         self.frames = config.frames_per_patch
-        self.patches = GRID // self.frames  # number of patches of all octaves in a window
+        self.patches = GRID // self.frames  # number of patches in a window; each has all octaves
 
     @property
     def cells(self) -> int:

@@ -14,7 +14,7 @@ from model.config import RSEConfig, StridedConfig
 from model.switch import activate, initialise_map, make_norm
 
 KERNEL = 4  # length of a kernel in samples; stride 2, padded with one zero on each side
-OUTPUT_SCALE = 0.25  # scales outputs to the amplitude that the switch units preserve
+OUTPUT_SCALE = 0.25  # scales outputs to the standard deviation that the switch units preserve
 
 
 class StridedFrontEnd(nn.Module):
@@ -38,7 +38,7 @@ class StridedFrontEnd(nn.Module):
         self.scale = OUTPUT_SCALE if widths else 1.0
         for convolution in self.convolutions:
             nn.init.xavier_uniform_(convolution.weight)  # type: ignore[arg-type]
-        # The "paper" initialisation expects features of amplitude 1, which samples do not have.
+        # The "paper" initialisation expects features of standard deviation 1, unlike samples.
         initialise_map(self.linear, rse if widths else replace(rse, init="released"))
 
     def forward(self, window: Tensor) -> Tensor:

@@ -130,7 +130,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "rse-transcribe key
     secret = PREFIX + secrets.token_urlsafe(32)
     line = f"{name}:{hash_key(secret).hex()}"
     if _ENTRY.fullmatch(line) is None:
-        print(f"invalid name {name!r}: use 1 to 64 letters, digits, '.', '_', '-'", file=sys.stderr)
+        allowed = "up to 64 letters, digits, '.', '_', '-', starting with a letter or digit"
+        print(f"invalid name {name!r}: use {allowed}", file=sys.stderr)
         return 2
     print(line)
     print(f"API key of {name} (shown only once): {secret}", file=sys.stderr)

@@ -138,7 +138,7 @@ class Container:
                 values = _values(frame)
                 if gap := self._gap(frame):
                     if not self._may_pause:
-                        self._report_corruption(f"{gap / frame.rate:.1f} s are missing")
+                        self._report_corruption(f"{gap / frame.rate:.1f} s of audio is missing")
                     silence = np.zeros((_SILENCE_SAMPLES, values.shape[1]), np.float32)
                     for begin in range(0, gap, _SILENCE_SAMPLES):
                         yield silence[: gap - begin], frame.rate
@@ -149,7 +149,7 @@ class Container:
                 if drop < len(values):
                     yield values[drop:], frame.rate
         if self._expected_s > self._read / self.rate_hz + _TOLERANCE_S:
-            self._report_corruption(f"the header states {self._expected_s:.1f} s")
+            self._report_corruption(f"the header states a duration of {self._expected_s:.1f} s")
 
     def close(self) -> None:
         self._container.close()
@@ -297,7 +297,7 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
     except (av.FFmpegError, ValueError) as error:
         message = "not a readable audio file; use WAV, FLAC, MP3, M4A, OGG, WebM or similar"
         if head[4:8] == b"ftyp":
-            message = "not a readable audio file: the end of this M4A, MP4 or MOV file is missing"
+            message = "not a readable audio file: this M4A, MP4 or MOV file is corrupt or truncated"
         raise ProtocolError(ErrorCode.UNDECODABLE, message) from error
 
 

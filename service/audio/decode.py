@@ -84,13 +84,13 @@ class AudioDecoder:
         max_duration_s: float | None = None,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises ProtocolError for an unsupported format or sample rate, for a file that has no
-        audio or cannot be decoded at all, and for a duration above ``max_duration_s`` in the header
-        or, for float files, in the samples.
+        """Raises ProtocolError for an unsupported format or sample rate, for a recording that has
+        no audio or cannot be decoded at all, and for a duration above ``max_duration_s`` in the
+        header or, for float files, in the samples.
 
         Args:
             recording: samples, or a seekable file at its start, which is not closed.
-            on_progress: called often while the peak of a float file is searched.
+            on_progress: called often during the search for the peak of a float file.
         """
         self._on_progress = on_progress
         self._max_duration_s = max_duration_s
@@ -112,7 +112,7 @@ class AudioDecoder:
             blocks = self._blocks()
             block = next(blocks, None)  # fails at once if nothing can be decoded
             if block is None:
-                raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file has no audio")
+                raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the recording has no audio")
             self._rest = chain([block], blocks)
         except BaseException:
             self.close()

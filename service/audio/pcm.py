@@ -71,7 +71,8 @@ class BadAudioError(ProtocolError):
 
 
 class PcmDecoder:
-    """Decodes a PCM byte stream to mono samples. An incomplete sample waits for the next call."""
+    """Decodes a PCM byte stream to mono samples. An incomplete PCM frame waits for the next
+    call."""
 
     def __init__(self, audio: AudioFormat, position: int = 0, mix: Mix = Mix.MEAN) -> None:
         """position, mix: see ``restart_position``."""
@@ -82,11 +83,11 @@ class PcmDecoder:
 
     @property
     def incomplete(self) -> ProtocolError | None:
-        """Error if the audio so far ends in the middle of a sample."""
+        """Error if the audio so far ends in the middle of a PCM frame."""
         received, size = len(self._carry), self._audio.pcm_frame_bytes
         if not received:
             return None
-        message = f"the last sample is incomplete: received {received} of {size} bytes"
+        message = f"the last PCM frame is incomplete: received {received} of {size} bytes"
         return ProtocolError(ErrorCode.ODD_BYTES, message)
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:

@@ -5,9 +5,9 @@ times of the output samples:
 
     y[i] = sum over n of h(n / f_in - i / f_out) x[n],    |n - i f_in / f_out| <= reach
 
-For an output rate of 11,025 Hz the filter is flat to 4.5 kHz, above the highest note of a piano,
-and 70 dB down from 6.5 kHz. Aliases fall above 4.5 kHz or are 70 dB down. The delay is half of the
-filter's length: 1.1 ms.
+For an output rate of 11,025 Hz the filter is flat up to 4.5 kHz, above the highest note of a piano,
+and attenuates by 70 dB above 6.5 kHz. Aliases fall above 4.5 kHz or are attenuated by 70 dB. The
+delay is half of the filter's length: 1.1 ms.
 
 Each output sample is the same sum in the same order, bit for bit, regardless of the sizes of the
 chunks and of the sample at which the resampler starts. (The output of soxr depends on where it
@@ -68,7 +68,8 @@ class RateRatio:
 
 
 class Resampler:
-    """Resampler of float32 samples, chunk by chunk. Output times equal input times."""
+    """Resamples float32 samples chunk by chunk. A sound has the same time in the output as in
+    the input."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int, first_output: int = 0) -> None:
         """The first input sample must be ``ratio.first_input(first_output)``."""

@@ -114,7 +114,7 @@ atexit.register(stop_server)
 
 
 class SandboxedDecoder:
-    """An ``AudioDecoder`` in a child process. ``pid`` is the ID of this process."""
+    """An ``AudioDecoder`` in a child process. ``pid`` is the ID of the child process."""
 
     def __init__(self, file: BinaryIO, max_duration_s: float | None = None) -> None:
         """Start a child that decodes ``file``, which must have a file descriptor and stay open.

@@ -4,11 +4,11 @@ In another tuning, all notes deviate by about the same number of cents from the 
 Each block of audio yields a vector: the mean of exp(2 pi i deviation / 100 cents) over its spectral
 peaks, weighted by their amplitudes. The angle of the leaky sum of these vectors gives the deviation
 of the performance. The sum is longer if the vectors agree. The network then uses filters that are
-``shift`` bins higher, so that the remaining deviation is at most about half a bin (a bin is 33
-cents, with three bins per semitone)::
+``shift`` bins higher, so that the remaining deviation is at most half a bin, or 24 cents near +-50
+cents (a bin is 33 cents, with three bins per semitone)::
 
-    deviation   -50        -33        -17         0         17         33         50 cents
-    shift         -1 or 1  |    -1     |           0          |     1     |   -1 or 1
+    deviation  -50        -43         -17          0          17          43         50 cents
+    shift         -1 or 1  |    -1     |           0          |     1     |  -1 or 1
 
 The estimate cannot distinguish a deviation of one semitone from no deviation. If a performance
 drifts by more than half a semitone, the later notes are therefore transcribed a semitone off. Only

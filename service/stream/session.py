@@ -290,7 +290,7 @@ class LiveSession:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
-        # An incomplete sample is an error only after `stop`. Otherwise a chunk may be cut off.
+        # An incomplete PCM frame is an error only after `stop`. Otherwise a chunk may be cut off.
         incomplete = self.stream.decoder.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:

@@ -211,7 +211,7 @@ async def test_an_incomplete_last_sample_is_reported_last() -> None:
     async with FakeService().running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
             await client.send(silence(2) + b"?")
-            with pytest.raises(TranscriptionError, match="in the middle of a sample") as caught:
+            with pytest.raises(TranscriptionError, match="in the middle of a PCM frame") as caught:
                 await client.stop()
     assert caught.value.done is not None
     assert caught.value.done.totals.notes == 2

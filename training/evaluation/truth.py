@@ -27,7 +27,7 @@ class Truth:
     frame_s: float  # seconds from one frame to the next
 
     def is_labelled(self, onset_s: F64, pitch: NDArray) -> Bools:
-        """Return for each onset, [n], True if its label is certain."""
+        """For each onset, [n], return True if its label is certain."""
         frame = np.clip(np.rint(onset_s / self.frame_s).astype(int), 0, len(self.unknown) - 1)
         return np.asarray(self.unknown[frame, pitch] & ONSET_UNKNOWN == 0)
 

@@ -4,7 +4,8 @@ The excess of an onset peak is the difference between its log-odds and those of 
 for the instruments of its passage. A peak is a new false note if no labelled note starts there, and
 if the tracker would not start a note there with the full look-ahead. ``early_odds`` of an age is
 the lowest excess above which at most NEW_FALSE of the peaks of this age are new false notes. Early
-notes are therefore almost as rarely false as late notes. ``early_odds`` never rise with age.
+notes are therefore only slightly more often false than late notes. ``early_odds`` never rise with
+age.
 """
 
 from collections import Counter
@@ -80,7 +81,7 @@ def lowest_excess(excess: F64, bad: Bools) -> float:
 def gather(
     engine: LocalEngine, passage: Passage, settings: TrackerSettings, first_note: int
 ) -> OnsetPeaks:
-    """Return the peaks of a passage whose labels are certain and whose excess is not negative.
+    """Return a passage's peaks whose label is certain and whose excess is not negative.
     first_note: number of labelled notes in earlier passages."""
     truth = truth_of(passage)
     frame_s, heads = truth.frame_s, engine.config.outputs

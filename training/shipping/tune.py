@@ -2,10 +2,10 @@
 
 The network runs once. Then one setting after another is improved along its grid, first in wide
 steps, until no setting improves its score, or for ROUNDS rounds. The score is the mean over the
-families or, for the setting of a family, the score of this family. Each family has its own onset
-threshold and end bias. The settings of instrument labels (``service.notes.instrument_classifier``)
-and of the pedal are chosen next, with a separate objective. ``settings_on_recordings`` then
-corrects a few settings on real recordings.
+families or, for the setting of a family, the score of this family. Each family with instrument
+classes has its own onset threshold and end bias. The settings of instrument labels
+(``service.notes.instrument_classifier``) and of the pedal are chosen next, with a separate
+objective. ``settings_on_recordings`` then corrects a few settings on real recordings.
 """
 
 import logging
@@ -98,8 +98,9 @@ def tuned_settings(
     seconds: float,
     _: Path | None = None,
 ) -> TrackerSettings:
-    """Return the card's settings with the best values of both grids, GRID and NAMING_GRID, on
-    ``count`` passages of each family, ``seconds`` long."""
+    """Return the card's settings with the best values of GRID and, if the network has pedal and
+    instrument heads, of NAMING_GRID. The result has a new ``onset_correction_frames`` and no
+    ``early_odds``. The search uses ``count`` passages of each family, ``seconds`` long."""
     pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
     # `early_odds` depend on the onset threshold, so they are chosen later (anytime_thresholds).
@@ -162,8 +163,9 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
 
 def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
     """Return the mean instrument accuracy over the families plus PEDAL_WEIGHT times the pedal F1.
-    The pedal F1 is the mean for frames with the pedal up and for frames with the pedal down. A
-    detector that always returns "down" would have a high F1 for the frames with the pedal down."""
+    The pedal F1 is the mean of two values: the F1 of frames with the pedal up, and the F1 of frames
+    with the pedal down. The second alone would be high for a detector that always returns "down".
+    """
     accuracy, overall = [], FamilyCounts()
     for of_family in pieces.values():
         counts = FamilyCounts()

@@ -44,7 +44,7 @@ from service.workers.pool import PROCESSES, WorkerPool
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # time after which the progress bar appears
-_SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; more is stored on disk
+_SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; larger content is on disk
 
 
 class IncompleteError(ValueError):

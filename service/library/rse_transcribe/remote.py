@@ -137,7 +137,7 @@ def _request(
         hint = "; `rse-transcribe serve` starts a service" if "refused" in str(error) else ""
         host = address.netloc.decode()
         raise ServiceError(f"cannot connect to {host}: {error}{hint}") from error
-    except OSError as error:  # httpx reports errors of the connection otherwise
+    except OSError as error:  # reading the file failed; httpx raises its own exception types
         raise ServiceError(f"cannot read the recording: {error}") from error
     except (httpx.RequestError, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error

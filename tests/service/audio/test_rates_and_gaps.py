@@ -60,7 +60,7 @@ def test_long_gaps_are_filled_in_short_blocks() -> None:
     assert max(map(len, blocks)) < 20_000
     samples, error = decode_corrupt(with_second_part(RATE_HZ, 11.0))  # too long
     assert len(samples) == 2 * 4096
-    assert error.endswith("the header states 11.2 s")
+    assert error.endswith("the header states a duration of 11.2 s")
 
 
 def test_frames_with_an_extreme_rate_are_omitted() -> None:

@@ -142,8 +142,8 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                     now_s = client.sent_samples / microphone.sample_rate
                     late = now_s - event.time_s > TOO_LATE_S
                 if midi_out is not None and not late:
-                    midi_out.event(event)
-                terminal.event(event)
+                    midi_out.handle(event)
+                terminal.handle(event)
 
         async def watch() -> None:
             while True:

@@ -51,7 +51,7 @@ class ReceivedNotes:
     def pedal_down(self) -> bool:
         return bool(self.pedal) and self.pedal[-1].down
 
-    def event(self, event: object) -> None:
+    def handle(self, event: object) -> None:
         """Record a note or pedal event. Ignore other events."""
         match event:
             case NoteOn():
@@ -126,7 +126,7 @@ class MidiOut:
         self._channels: dict[str | None, int] = {}  # by instrument; None: unknown
         self._pedal_down = False
 
-    def event(self, event: object) -> None:
+    def handle(self, event: object) -> None:
         """Send a note or pedal event to the port. Ignore other events."""
         match event:
             case Connected():
@@ -195,11 +195,11 @@ class MpeOut(MidiOut):
         for message in midi_file.mpe_setup():
             port.send(message)
 
-    def event(self, event: object) -> None:
+    def handle(self, event: object) -> None:
         if isinstance(event, NoteBend) and event.note_id in self._sounding:
             channel, _ = self._sounding[event.note_id]
             self._port.send(midi_file.bend(channel, event.cents[-1]))
-        super().event(event)
+        super().handle(event)
 
     def _channel(self, instrument: str | None) -> int:
         used = [channel for channel, _ in self._sounding.values()]

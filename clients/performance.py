@@ -180,7 +180,7 @@ class ResumablePerformance:
             self._known_events += 1
 
     def emit(self, event: Event) -> None:
-        self.notes.event(event)
+        self.notes.handle(event)
         self.events.append(event)
         self.audio.notifier.notify()
 

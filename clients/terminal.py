@@ -30,7 +30,7 @@ class Terminal(Live):
         self.notes = 0
         super().__init__(console=console, refresh_per_second=REFRESHES_PER_S)
 
-    def event(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         match event:
             case Connected(ready=ready):
                 delay = f"delay {ready.delay_ms:.0f} ms"

@@ -20,8 +20,8 @@ from model.validation import (
     Count,
     Flag,
     Fraction,
-    FromZero,
-    NotNegative,
+    NonNegative,
+    NonNegativeInt,
     Positive,
     validated_dataclass,
 )
@@ -94,7 +94,7 @@ class StridedConfig:
 
     convolutions: Annotated[int, Field(ge=0, lt=HOP.bit_length())] = 2
     """Number of convolutions, each of which halves the length of the sequence."""
-    input_noise: NotNegative = 0.001
+    input_noise: NonNegative = 0.001
     """Standard deviation of the noise added to the waveform in training (released code)."""
     window: _Window = 8192
     """Number of samples, in the middle of the input, that the network uses. It predicts only the
@@ -111,7 +111,7 @@ class FilterbankConfig:
     lookahead: Annotated[int, Field(ge=0, lt=1024, multiple_of=HOP)] = 512
     """Number of samples that each kernel covers after the moment that its frame describes."""
     channels: Count = 32  # output channels of every convolution
-    convolutions: FromZero = 3  # number of 3 x 3 convolutions after the first convolution
+    convolutions: NonNegativeInt = 3  # number of 3 x 3 convolutions after the first convolution
 
     # Constants of all networks.
     lowest_pitch: ClassVar = 21  # MIDI note of the lowest filter (A0)

@@ -73,7 +73,7 @@ def class_of(program: int) -> int:
     return _CLASS_OF.get(program, UNKNOWN)
 
 
-def distinguished_by(heads: tuple[str, ...]) -> tuple[str, ...]:
+def predicted_instruments(heads: tuple[str, ...]) -> tuple[str, ...]:
     """Return the instrument classes that these heads predict, ordered by class number."""
     return tuple(
         name for name, head in zip(INSTRUMENTS, INSTRUMENT_HEADS, strict=True) if head in heads

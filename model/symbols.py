@@ -16,7 +16,7 @@ from model.config import RSEConfig
 from model.rse import ResidualShuffleExchange, padded_length
 from model.storage import WeightsError, load_weights, read_card, read_tensors, resolve
 from model.switch import initialise
-from model.validation import Count, FromZero, validated_dataclass
+from model.validation import Count, NonNegativeInt, validated_dataclass
 
 KIND = "symbols"  # marks these configurations in cards
 EMBEDDING = "embedding.weight"  # name of the tensor in a file that contains only a frozen embedding
@@ -30,7 +30,7 @@ class SymbolConfig:
     vocabulary: Count  # number of input symbols; symbol 0 is padding
     classes: Count  # number of output classes at each position
     rse: RSEConfig = field(default_factory=RSEConfig)
-    word_features: FromZero = 0
+    word_features: NonNegativeInt = 0
     """Width of a frozen pre-trained embedding, which a linear layer maps to m features. 0 means a
     learned embedding of width m."""
 

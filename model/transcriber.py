@@ -170,7 +170,7 @@ class WindowStream:
         return F.pad(self._audio, (0, 1), value=float(shift))
 
 
-def windows_of(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
+def split_rows(rows: Tensor, context: int) -> tuple[Tensor, Tensor]:
     """Split rows of a ``WindowStream`` into windows and shifts. Missing shifts are 0."""
     if rows.shape[1] > context + WINDOW:
         return rows[:, :-1], rows[:, -1]
@@ -234,7 +234,7 @@ class TranscriptionModel(nn.Module):
     def predict_features(self, features: Tensor) -> Tensor:
         """Map rows of a stream, or windows with their context, to probabilities of the same shape
         as :meth:`predict`."""
-        windows, shift = windows_of(features, self.config.context)
+        windows, shift = split_rows(features, self.config.context)
         run: Callable[[Tensor], Tensor] = self.network
         features, bank = windows, None
         if isinstance(self.network, FilterbankNetwork):  # the filters stay float32

@@ -10,9 +10,9 @@ from pydantic.dataclasses import dataclass
 
 # Strict: a string or a Boolean in place of a number is an error.
 Count = Annotated[int, Field(ge=1, strict=True)]
-FromZero = Annotated[int, Field(ge=0, strict=True)]
+NonNegativeInt = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[float, Field(gt=0, strict=True)]
-NotNegative = Annotated[float, Field(ge=0, strict=True)]
+NonNegative = Annotated[float, Field(ge=0, strict=True)]
 Fraction = Annotated[float, Field(ge=0, le=1, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 

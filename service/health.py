@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from model.instruments import distinguished_by
+from model.instruments import predicted_instruments
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
@@ -64,7 +64,7 @@ async def info(request: Request) -> dict[str, Any]:
         "draining": state.draining.is_set(),
         "model": pool.config.name if loaded else None,
         "card": dict(pool.card) if loaded else {},
-        "instruments": distinguished_by(pool.config.heads) if loaded else [],
+        "instruments": predicted_instruments(pool.config.heads) if loaded else [],
         "device": pool.device,
         "workers": pool.workers if loaded else None,
         "max_sessions": sessions.limit,

@@ -30,7 +30,7 @@ from model.config import (
     ModelConfig,
 )
 from model.transcriber import StridedNetwork, TranscriptionModel
-from model.validation import Count, FromZero, validated_dataclass
+from model.validation import Count, NonNegativeInt, validated_dataclass
 from training.arrays import F32, Rng
 from training.music.families import (
     Windows,
@@ -69,7 +69,7 @@ class MusicConfig:
     archive: Path = Path("data/musicnet")
     """Folder of the MusicNet archive. The resampled recordings (5 GB) are also stored there."""
     batch_size: Count = 24  # Windows per optimiser step
-    workers: FromZero = 1  # Processes that render audio, or threads that read recordings
+    workers: NonNegativeInt = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
     """Loss terms of a network that only has the frame head."""

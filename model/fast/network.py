@@ -28,7 +28,7 @@ from model.transcriber import (
     FilterbankNetwork,
     TranscriptionModel,
     pool_pedal,
-    windows_of,
+    split_rows,
 )
 
 ALL_FRAMES = slice(0, FRAMES)
@@ -101,7 +101,7 @@ class FastNetwork:
         """Map windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream``, to the
         probabilities of the frames at ``positions``, (batch, outputs, frames, PITCHES) float32."""
         frames = range(FRAMES)[positions]
-        windows, shift = windows_of(windows, self.context)
+        windows, shift = split_rows(windows, self.context)
         features = self._filterbank.retuned(self._filterbank(windows), shift)
         x = self._convolve(features)  # (batch, channels, pitches, GRID)
         sequence = self._embed(self._patches.cut(x)) + self._octave

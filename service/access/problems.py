@@ -72,7 +72,7 @@ HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
 
 def record_rejection(refused: Counter, error: ProtocolError, client: str) -> None:
     refused.labels(error.code).inc()
-    logger.info("refused: %s", error, extra={"fields": {"code": error.code, "client": client}})
+    logger.info("rejected: %s", error, extra={"fields": {"code": error.code, "client": client}})
 
 
 async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import PITCHES
-from model.instruments import distinguished_by
+from model.instruments import predicted_instruments
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.frames import LatestFrames
 from service.notes.tracker_settings import TrackerSettings
@@ -59,7 +59,7 @@ class InstrumentClassifier:
     ) -> None:
         """considered: possible classes of a note; empty for all classes of the heads. Without
         instrument heads, notes get no instrument."""
-        available = distinguished_by(heads)
+        available = predicted_instruments(heads)
         self.classes = tuple(name for name in available if name in considered or not considered)
         self.belief = InstrumentPrior()
         self._settings = settings

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.validation import NotNegative, Positive, validated_dataclass
+from model.validation import NonNegative, Positive, validated_dataclass
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 ONSET_RADIUS = 2  # number of frames on each side with which an onset peak is compared
@@ -32,9 +32,9 @@ class LineSettings:
     """
 
     bias: float = 1.0
-    doubt_bias: NotNegative = 3.5
-    cost: NotNegative = 15.0
-    onset_weight: NotNegative = 2.5
+    doubt_bias: NonNegative = 3.5
+    cost: NonNegative = 15.0
+    onset_weight: NonNegative = 2.5
     again_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.35
 
 
@@ -84,17 +84,17 @@ class TrackerSettings:
     end_bias: Bias = 0.0
     end_biases: Mapping[str, Bias] = field(default_factory=dict)
     pedal_end_bias: Bias = 0.0
-    offset_weight: NotNegative = 0.0
+    offset_weight: NonNegative = 0.0
     # With 1, two successive onsets of a pitch could get the same time.
     min_note_frames: Annotated[int, Field(ge=2)] = 4
     pedal_on_threshold: Threshold = 0.6
     pedal_off_threshold: Threshold = 0.4
     pedal_presence_threshold: Threshold = 0.1
     belief_prior_notes: Positive = 2.0
-    belief_trust: NotNegative = 0.5
-    belief_solo_trust: NotNegative = 2.0
+    belief_trust: NonNegative = 0.5
+    belief_solo_trust: NonNegative = 2.0
     belief_kept: Annotated[float, Field(ge=0, le=MAX_KEPT)] = 0.97
-    early_odds: tuple[NotNegative, ...] = ()
+    early_odds: tuple[NonNegative, ...] = ()
     usual_onset_age: float | None = None
     line: LineSettings | None = None
 

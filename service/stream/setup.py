@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import HOP, FilterbankConfig, ModelConfig
-from model.instruments import PROGRAMS, distinguished_by
+from model.instruments import PROGRAMS, predicted_instruments
 from service.audio.tuning import CONCERT_HZ, Tuner
 from service.notes.event_detector import EventDetector
 from service.notes.tracker_settings import TrackerSettings
@@ -38,7 +38,7 @@ def describe_options(options: StreamOptions, config: ModelConfig) -> dict[str, A
         "block_frames": options.frames_per_window,
         "instruments": {
             name: PROGRAMS[name]
-            for name in distinguished_by(config.heads)
+            for name in predicted_instruments(config.heads)
             if name in options.instruments or not options.instruments
         },
     }

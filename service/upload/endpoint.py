@@ -18,7 +18,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from model.instruments import distinguished_by
+from model.instruments import predicted_instruments
 from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import RequestOptions
 from service.protocol.errors import ErrorCode, ProtocolError
@@ -95,7 +95,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         state.check_model(query.model)
         try:
             options = query.options(FILE_OPTIONS)
-            check_instruments(options.instruments, distinguished_by(config.heads))
+            check_instruments(options.instruments, predicted_instruments(config.heads))
         except ProtocolError as error:
             raise ProtocolError(ErrorCode.BAD_PARAMETER, error.message) from None
         log = stack.enter_context(log_upload(state, client))

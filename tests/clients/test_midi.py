@@ -46,9 +46,9 @@ def test_the_tempo_map_converts_times_to_ticks(
 @pytest.mark.parametrize("instrument", [None, "piano"])
 def test_a_held_pedal_is_released_at_the_end(instrument: str | None) -> None:
     notes = ReceivedNotes()
-    notes.event(Pedal(down=True, frame=0, time_s=0.0))
-    notes.event(note_on(0, 60, 0.5, instrument=instrument))
-    notes.event(note_off(0, 60, 1.5))
+    notes.handle(Pedal(down=True, frame=0, time_s=0.0))
+    notes.handle(note_on(0, 60, 0.5, instrument=instrument))
+    notes.handle(note_off(0, 60, 1.5))
     (part,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
     assert [(c.value, round(c.time, 3)) for c in part.control_changes] == [(127, 0.0), (0, 1.5)]
 
@@ -64,11 +64,11 @@ def test_each_instrument_has_its_own_channel() -> None:
     port = FakePort()
     out = MidiOut(port)
     ready: Any = SimpleNamespace(instruments={"violin": 40, "piano": 0})
-    out.event(Connected(ready=ready, resumed=False))
-    out.event(note_on(0, 60, instrument="violin"))
-    out.event(note_on(1, 60, instrument="piano"))
-    out.event(Pedal(down=True, frame=0, time_s=0.0))
-    out.event(note_off(0, 60))
+    out.handle(Connected(ready=ready, resumed=False))
+    out.handle(note_on(0, 60, instrument="violin"))
+    out.handle(note_on(1, 60, instrument="piano"))
+    out.handle(Pedal(down=True, frame=0, time_s=0.0))
+    out.handle(note_off(0, 60))
     assert take_messages(port) == [
         ("program_change", 0, 40),
         ("note_on", 0, 60, 80),
@@ -84,13 +84,13 @@ def test_each_instrument_has_its_own_channel() -> None:
 def test_silence_ends_notes_and_releases_the_pedal() -> None:
     port = FakePort()
     out = MidiOut(port)
-    out.event(Pedal(down=True, frame=0, time_s=0.0))
-    out.event(note_on(0, 60))
+    out.handle(Pedal(down=True, frame=0, time_s=0.0))
+    out.handle(note_on(0, 60))
     assert take_messages(port) == [("control_change", 0, 64, 127), ("note_on", 0, 60, 80)]
     out.silence()
     out.silence()
-    out.event(note_off(0, 60))
-    out.event(note_on(1, 62))
+    out.handle(note_off(0, 60))
+    out.handle(note_on(1, 62))
     out.pedal(True)
     out.pedal(True)
     assert take_messages(port) == [
@@ -106,9 +106,9 @@ def test_mpe_bends_apply_to_one_note() -> None:
     out = MpeOut(port)
     assert len(port.messages) == 5 * 15  # zone setup, and bend ranges of its 14 channels
     for event in (note_on(0, 60), note_on(1, 64), Pedal(down=True, frame=0, time_s=0.0)):
-        out.event(event)
-    out.event(NoteBend(note_id=1, pitch=64, frame=0, time_s=0.0, cents=(0.0, 24.0)))
-    out.event(NoteBend(note_id=7, pitch=64, frame=0, time_s=0.0, cents=(9.0,)))  # unknown note
+        out.handle(event)
+    out.handle(NoteBend(note_id=1, pitch=64, frame=0, time_s=0.0, cents=(0.0, 24.0)))
+    out.handle(NoteBend(note_id=7, pitch=64, frame=0, time_s=0.0, cents=(9.0,)))  # unknown note
     first, second = (m.channel for m in port.messages if m.type == "note_on")
     assert 0 < first < second
     *_, pedal, wheel = port.messages
@@ -122,11 +122,11 @@ def test_mpe_bends_apply_to_one_note() -> None:
 def test_mpe_pedal_sustains_no_other_instrument() -> None:
     port = FakePort()
     out = MpeOut(port)
-    out.event(note_on(0, 60, instrument="piano"))
-    out.event(Pedal(down=True, frame=0, time_s=0.0))
+    out.handle(note_on(0, 60, instrument="piano"))
+    out.handle(Pedal(down=True, frame=0, time_s=0.0))
     port.messages.clear()
-    out.event(note_on(1, 69, instrument="violin"))
-    out.event(Pedal(down=False, frame=0, time_s=0.0))
+    out.handle(note_on(1, 69, instrument="violin"))
+    out.handle(Pedal(down=False, frame=0, time_s=0.0))
     sent = [m for m in port.messages if m.type in ("note_on", "control_change")]
     violin = next(m.channel for m in sent if m.type == "note_on")
     pedal = [(m.channel, m.value) for m in sent if m.type == "control_change"]
@@ -144,9 +144,9 @@ def test_overlapping_notes_of_a_pitch_sound_until_the_last_ends(
     for is_onset, note_id, pitch in changes:
         if is_onset and note_id not in pitches:
             pitches[note_id] = pitch
-            out.event(note_on(note_id, pitch))
+            out.handle(note_on(note_id, pitch))
         elif not is_onset:
-            out.event(note_off(note_id, pitches.pop(note_id, pitch)))
+            out.handle(note_off(note_id, pitches.pop(note_id, pitch)))
         assert port.sounding == set(pitches.values())
     out.close()
     assert port.sounding == set()

@@ -17,7 +17,7 @@ def terminal_to(console: Console, *events: Event, level_db: float = -12.0) -> Te
     client: Any = SimpleNamespace(behind_s=2.5)
     terminal = Terminal(console, microphone, client)
     for event in events:
-        terminal.event(event)
+        terminal.handle(event)
     return terminal
 
 
@@ -53,8 +53,8 @@ def test_the_display_shows_the_input_level(level_db: float, filled: int, label: 
 def test_each_completed_note_is_one_line(is_terminal: bool) -> None:
     out = io.StringIO()
     with terminal_to(Console(file=out, force_terminal=is_terminal)) as terminal:
-        terminal.event(note_on(0, 70, 1.0))
-        terminal.event(note_off(0, 70))
+        terminal.handle(note_on(0, 70, 1.0))
+        terminal.handle(note_off(0, 70))
     assert terminal.notes == 1
     assert "1.00 s  A#4   1.50 s  velocity 80\n" in out.getvalue()
     assert is_terminal or out.getvalue().count("\n") == 1

@@ -1,7 +1,7 @@
 """Tests of the instrument classes and their General MIDI programs."""
 
 from model.config import HEADS, INSTRUMENTS
-from model.instruments import PROGRAMS, UNKNOWN, class_of, distinguished_by
+from model.instruments import PROGRAMS, UNKNOWN, class_of, predicted_instruments
 
 
 def test_each_program_maps_to_its_class() -> None:
@@ -11,6 +11,7 @@ def test_each_program_maps_to_its_class() -> None:
 
 
 def test_the_heads_determine_the_predicted_classes() -> None:
-    assert distinguished_by(HEADS) == INSTRUMENTS
-    assert distinguished_by(("frame", "instrument:cello", "instrument:piano")) == ("piano", "cello")
-    assert distinguished_by(("frame", "onset")) == ()
+    assert predicted_instruments(HEADS) == INSTRUMENTS
+    heads = ("frame", "instrument:cello", "instrument:piano")
+    assert predicted_instruments(heads) == ("piano", "cello")
+    assert predicted_instruments(("frame", "onset")) == ()

@@ -241,7 +241,7 @@ async def test_sighup_reloads_keys_and_logs_no_secret(
     assert key not in server.log
     assert not [line for line in lines if line["level"] == "error"]
     assert {line["message"] for line in lines if line.get("code") == "unauthorized"} == {
-        "refused: no valid API key or token"
+        "rejected: no valid API key or token"
     }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from model.config import RELEASED_RSE, RSEConfig
 from model.symbols import SymbolConfig, SymbolNetwork
-from model.validation import Count, Fraction, FromZero, validated_dataclass
+from model.validation import Count, Fraction, NonNegativeInt, validated_dataclass
 from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examples, make_bins
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
@@ -35,7 +35,7 @@ class AlgorithmicConfig:
     bins: tuple[int, ...] = BINS
     """Sequence lengths of the bins, ascending powers of two."""
     batch_size: Count = 32  # Examples of each bin in an optimiser step
-    curriculum_steps: FromZero = 0
+    curriculum_steps: NonNegativeInt = 0
     """Optimiser steps over which bins are added at equal intervals, shortest first. With 4 bins,
     the second is added after a quarter of these steps. 0: all bins from the start (released
     code)."""

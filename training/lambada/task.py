@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from model.config import RSEConfig
 from model.storage import read_tensors, write_atomically
 from model.symbols import EMBEDDING, EMBEDDING_DEVIATION, SymbolConfig, SymbolNetwork
-from model.validation import Count, Fraction, FromZero, validated_dataclass
+from model.validation import Count, Fraction, NonNegativeInt, validated_dataclass
 from training.lambada.novels import Novels, is_collection, read_novels
 from training.lambada.passages import (
     Passages,
@@ -89,14 +89,15 @@ class LambadaConfig:
     """A file of passages, such as LAMBADA's development file."""
     vectors: Path | None = None
     """File of word vectors (fastText's .vec or GloVe's) for a frozen embedding; None: learn it."""
-    made_up: FromZero = 0
+    made_up: NonNegativeInt = 0
     """Number of synthetic passages that replace the files; 0: read the files."""
-    vocabulary: FromZero = 0  # Number of words: the most frequent, or the first vectors; 0: all
+    vocabulary: NonNegativeInt = 0
+    """Number of words: the most frequent, or the first vectors; 0: all."""
     corpus_vectors: bool = False
     """Initialise the learned embedding with word vectors trained on the novels."""
     rse: RSEConfig = field(default_factory=lambda: RSEConfig(maps=384))  # The network
     length: int = 256  # Positions of the network, a power of two
-    votes: FromZero = 10
+    votes: NonNegativeInt = 10
     """Number of random placements of a passage that vote in evaluation, as in the paper. 0:
     passages end at the last position, also in training."""
     batch_size: Count = 64  # Passages in an optimiser step
@@ -106,7 +107,7 @@ class LambadaConfig:
     smoothing: Fraction = 0.1
     """Target probability that is spread over all positions, for the objective "shared"."""
     word_dropout: Fraction = 0.05  # Probability that the vector of a word is zero in training
-    validation_passages: FromZero = 0  # Number of validation passages, from the start; 0: all
+    validation_passages: NonNegativeInt = 0  # Number of validation passages, from the start; 0: all
 
     def __post_init__(self) -> None:
         if self.length < 2 or self.length & (self.length - 1):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.storage import WeightsError, fastest_dtype, save_weights
-from model.validation import Count, Flag, FromZero, NotNegative, validated_dataclass
+from model.validation import Count, Flag, NonNegative, NonNegativeInt, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import read_state, write_metrics, write_state
 
@@ -37,25 +37,26 @@ class LoopConfig:
     """Length, learning rate and intervals of a training run."""
 
     steps: Count = 20_000  # Length of the schedule in optimiser steps
-    max_minutes: NotNegative = 0.0
+    max_minutes: NonNegative = 0.0
     """Save and stop after this many minutes of training, not counting validations; `resume`
     continues. 0: no limit."""
-    max_steps: FromZero = 0  # Save and stop after this many optimiser steps; 0: no limit
-    learning_rate: NotNegative = 2e-3  # Peak learning rate
+    max_steps: NonNegativeInt = 0  # Save and stop after this many optimiser steps; 0: no limit
+    learning_rate: NonNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
     """Fraction of the schedule in which the rate rises, from 2 % of the peak to the peak.
     Afterwards the rate falls to 0."""
-    weight_decay: NotNegative = 0.01
+    weight_decay: NonNegative = 0.01
     """Decoupled weight decay of matrices and kernels, relative to the learning rate."""
     optimizer: Literal["radam", "muon", "released"] = "radam"
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
     "released": the released code's variant of RAdam, with its own clipping."""
-    gradient_clip: NotNegative = 5.0
+    gradient_clip: NonNegative = 5.0
     """Maximum norm of the gradient over all parameters; 0: no clipping."""
     average: _BelowOne = 0.999
     """Decay of the running average of the weights, which is validated and saved; 0: no average."""
-    validate_minutes: NotNegative = 10.0  # Minutes of training between validations; each also saves
-    validate_steps: FromZero = 0  # Optimiser steps between validations; 0 uses `validate_minutes`
+    validate_minutes: NonNegative = 10.0  # Minutes of training between validations; each also saves
+    validate_steps: NonNegativeInt = 0
+    """Optimiser steps between validations; 0 uses `validate_minutes`."""
     log_steps: Count = 50
     """Optimiser steps between lines of training loss. There is a line at least every 30 s."""
     bfloat16: Flag | Literal["auto"] = "auto"

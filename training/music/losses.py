@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model import storage
 from model.config import INSTRUMENT_HEADS, WINDOW, ModelConfig
 from model.storage import fastest_dtype
-from model.validation import Fraction, NotNegative, validated_dataclass
+from model.validation import Fraction, NonNegative, validated_dataclass
 from training.music.targets import Targets
 
 
@@ -18,13 +18,13 @@ from training.music.targets import Targets
 class HeadWeights:
     """Weights of the heads in the loss."""
 
-    frame: NotNegative = 1.0  # A note sounds
-    onset: NotNegative = 4.0  # A note starts
-    velocity: NotNegative = 10.0
+    frame: NonNegative = 1.0  # A note sounds
+    onset: NonNegative = 4.0  # A note starts
+    velocity: NonNegative = 10.0
     """Velocity of the note. Most of this loss is the entropy of the labels."""
-    offset: NotNegative = 1.5  # A note ends
-    pedal: NotNegative = 1.0  # The pedal is down
-    instrument: NotNegative = 1.0  # Instrument of the note
+    offset: NonNegative = 1.5  # A note ends
+    pedal: NonNegative = 1.0  # The pedal is down
+    instrument: NonNegative = 1.0  # Instrument of the note
 
 
 class ClassShares(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.config import LOGIT_OFFSET
-from model.validation import Fraction, NotNegative, validated_dataclass
+from model.validation import Fraction, NonNegative, validated_dataclass
 
 OTHERS_SMOOTHING = 0.1  # label smoothing of the term `others`, in addition to `smoothing`
 
@@ -17,12 +17,12 @@ OTHERS_SMOOTHING = 0.1  # label smoothing of the term `others`, in addition to `
 class FrameTerms:
     """Weights of the terms; 0 omits a term."""
 
-    middle: NotNegative = 1.0  # The middle frame, which the evaluation uses
-    regular: NotNegative = 2.0
+    middle: NonNegative = 1.0  # The middle frame, which the evaluation uses
+    regular: NonNegative = 2.0
     """The mean over all frames at stride 128, including the middle frame. In the paper, this term
     increases the average precision from 76.84 % to 78.02 %."""
-    others: NotNegative = 0.01  # All positions, with silence as target (released code only)
-    calibration: NotNegative = 0.1
+    others: NonNegative = 0.01  # All positions, with silence as target (released code only)
+    calibration: NonNegative = 0.1
     """The calibrated middle frame. This term trains only the scale and offset of each note
     (released code only)."""
     smoothing: Fraction = 0.01  # Smoothing of the labels (released code only)

@@ -139,7 +139,7 @@ class Evidence:
         return [float(np.mean([p.score(settings) for p in group])) for group in groups]
 
 
-def weighted(scores: Sequence[float]) -> float:
+def weighted_mean(scores: Sequence[float]) -> float:
     """Return the mean of two values: the first score, and the mean of the others. Thus rendered
     passages, which come first, count as much as all real recordings."""
     rendered, *real = scores

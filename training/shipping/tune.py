@@ -29,7 +29,7 @@ from training.shipping.evidence import (
     PredictedPassages,
     predict_passages,
     recorded_passages,
-    weighted,
+    weighted_mean,
 )
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def tuned_settings(
     best = tune(mean_score, start, GRID)
     best = replace(best, onset_correction_frames=correction_frames(pieces, best))
     if {"pedal", *INSTRUMENT_HEADS} <= set(transcriber.config.heads):
-        best = tune(lambda settings, _: naming(pieces, settings), best, NAMING_GRID)
+        best = tune(lambda settings, _: labelling_score(pieces, settings), best, NAMING_GRID)
     return best
 
 
@@ -151,7 +151,7 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
     def agreed_score(settings: TrackerSettings, name: str) -> float:
         scores = evidence.scores(settings, families[name])
         losses = np.subtract(before[families[name]], scores)
-        return weighted(scores) if losses.max() <= MAX_LOSS else -math.inf
+        return weighted_mean(scores) if losses.max() <= MAX_LOSS else -math.inf
 
     chosen = tune(agreed_score, start, grid, MIN_GAIN)
     for family, old in before.items():
@@ -161,7 +161,7 @@ def settings_by_evidence(evidence: Evidence, start: TrackerSettings) -> TrackerS
     return chosen
 
 
-def naming(pieces: PredictedPassages, settings: TrackerSettings) -> float:
+def labelling_score(pieces: PredictedPassages, settings: TrackerSettings) -> float:
     """Return the mean instrument accuracy over the families plus PEDAL_WEIGHT times the pedal F1.
     The pedal F1 is the mean of two values: the F1 of frames with the pedal up, and the F1 of frames
     with the pedal down. The second alone would be high for a detector that always returns "down".
@@ -214,7 +214,7 @@ def tune(
                     improves(name, value)
             improved = True
             while improved:
-                nearby = near(values, value_of(best, name))
+                nearby = nearby_values(values, value_of(best, name))
                 improved = any([improves(name, value) for value in nearby])
             logger.info("%s %s: %.4f", name, value_of(best, name), standing.get(name, math.nan))
         if best is before:
@@ -222,7 +222,7 @@ def tune(
     return best
 
 
-def near(values: Sequence[Any], here: Any) -> Sequence[Any]:
+def nearby_values(values: Sequence[Any], here: Any) -> Sequence[Any]:
     """Return the values that are at most REACH steps from the current value."""
     at = min(range(len(values)), key=lambda i: abs(values[i] - here))
     return values[max(0, at - REACH) : at + REACH + 1]

@@ -75,7 +75,7 @@ def test_rejections_are_counted_and_logged_without_query(caplog: pytest.LogCaptu
     assert after["rse_sessions_opened_total"] == 0
     assert not any(name.startswith("rse_sessions_closed_total") for name in after)
     assert after["rse_refused_total{code=bad_message}"] == 3
-    assert caplog.text.count("refused: ") == 5
+    assert caplog.text.count("rejected: ") == 5
     assert "rse_secret" not in caplog.text
     assert after["rse_refused_total{code=host_not_allowed}"] == 1
     assert after["rse_refused_total{code=too_many_uploads}"] == 1

@@ -16,7 +16,7 @@ from training.evaluation.families import FamilyCounts, evaluate_families
 from training.music.families import Passage
 from training.music.notes import joined, notes_of
 from training.shipping.evidence import predict_passages
-from training.shipping.tune import naming
+from training.shipping.tune import labelling_score
 
 VIOLIN, CELLO = INSTRUMENTS.index("violin"), INSTRUMENTS.index("cello")
 NOTES = notes_of([0.5, 1.5], [1.0, 2.0], FAKE_PITCHES[:2], instrument=[VIOLIN, CELLO])
@@ -61,4 +61,4 @@ def test_naming_combines_instruments_and_pedal_over_families() -> None:
     counts, score = FamilyCounts(), piece.detect(TrackerSettings())
     counts.add(PASSAGE, score.notes, score.pedal)
     expected = counts.accuracy + sum(counts.pedal_f1) / 4
-    assert naming(pieces, TrackerSettings()) == pytest.approx(expected)
+    assert labelling_score(pieces, TrackerSettings()) == pytest.approx(expected)

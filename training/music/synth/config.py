@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from model.validation import Count, Fraction, FromZero, validated_dataclass
+from model.validation import Count, Fraction, NonNegativeInt, validated_dataclass
 
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
@@ -22,4 +22,4 @@ class SynthConfig:
     """IDs of recordings that are not used, because their scores differ from what is played."""
     excerpt_s: Annotated[float, Field(ge=1)] = 25.0  # Mean length of an excerpt in seconds
     pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 3 MB each)
-    context: FromZero = 0  # Samples of context before each window (``ModelConfig.context``)
+    context: NonNegativeInt = 0  # Samples of context before each window (``ModelConfig.context``)

@@ -8,6 +8,7 @@ import math
 import mmap
 import os
 import tempfile
+from contextlib import suppress
 from typing import IO
 
 import numpy as np
@@ -20,7 +21,7 @@ SLOTS = 2  # maximum number of segments at a worker: one is computed, and one wa
 
 def create_file() -> IO[bytes]:
     """Create the file to be mapped. It has no name, and is in memory if the system allows this."""
-    if hasattr(os, "memfd_create"):
+    with suppress(AttributeError, OSError):
         return open(os.memfd_create("segments"), "r+b")
     return tempfile.TemporaryFile()
 

@@ -1,11 +1,10 @@
 """Admission control for sessions, uploads and scores.
 
 The options of a session determine how many windows per second it requires. The cost of a window is
-its computing time in a full batch, as a busy worker computes it. It is first estimated from the
-warm-up, and then updated from the timings of the workers, so that it adapts to other load on the
-machine. With the limit `auto`, a session
-is admitted if one worker can compute it (MAX_LOAD_ONE_SESSION), and the predicted load is at most
-MAX_LOAD or no other session is open.
+its computing time in the batches of a busy worker. It is first estimated from the warm-up, and then
+updated from the timings of the workers, so that it adapts to other load on the machine. With the
+limit `auto`, a session is admitted if one worker can compute it (MAX_LOAD_ONE_SESSION), and the
+predicted load is at most MAX_LOAD or no other session is open.
 """
 
 from __future__ import annotations
@@ -26,6 +25,9 @@ MAX_LOAD = 0.75
 MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of a worker's time that one session uses
 SESSION_WINDOWS_PER_S = 2.0  # cost of a session's socket and audio in windows per second
 TRACKING_S = 0.0012  # estimated time in s to track the notes of a window, absent in the warm-up
+MAX_RISE = (
+    4.0  # maximum ratio of a measured cost to the average: a pause of the machine counts less
+)
 MEMORY_WINDOWS = 500  # number of windows in the moving average of the cost: 23 s of one session
 
 _ROUNDING = 1e-6  # tolerance of sums of sizes
@@ -126,12 +128,15 @@ class SessionAdmissionControl(AdmissionControl):
         return self.window_s > 0
 
     def update_cost(self, timing: BatchTiming) -> None:
-        """Update the cost of a window from the timing of a full batch of live sessions. Windows of
-        smaller batches cost more, but a worker that computes such batches has time to spare."""
-        if not self.limits_load or timing.way != "live" or not timing.is_full:
+        """Update the cost of a window from the timing of a batch of live sessions. Windows of small
+        batches cost more, but a worker that is not busy has time for that, so its batches can only
+        reduce the cost."""
+        if not self.limits_load or timing.way != "live" or not timing.windows:
             return
-        weight = min(1.0, timing.windows / MEMORY_WINDOWS)
-        self.window_s += weight * (timing.total_s / timing.windows - self.window_s)
+        cost_s = min(timing.total_s / timing.windows, MAX_RISE * self.window_s)
+        if timing.is_busy or cost_s < self.window_s:
+            weight = min(1.0, timing.windows / MEMORY_WINDOWS)
+            self.window_s += weight * (cost_s - self.window_s)
         self._quiet_window_s = min(self._quiet_window_s, self.window_s)
 
     def _release(self, client: str, size: float) -> None:

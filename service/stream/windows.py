@@ -244,15 +244,15 @@ class BatchTiming(NamedTuple):
     """Computing time of a batch.
 
     ``model_s`` is the time of the network. In live batches ``total_s`` also includes note tracking
-    and messages. ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed. ``is_full`` is
-    True if a batch of live streams has the maximum size.
+    and messages. ``way`` is `live` or `file`. ``windows`` is 0 if the batch failed. ``is_busy`` is
+    True if a batch of live streams has the maximum size, or other windows wait for the next batch.
     """
 
     way: str
     windows: int
     model_s: float
     total_s: float
-    is_full: bool = False
+    is_busy: bool = False
 
 
 class EngineError(RuntimeError):

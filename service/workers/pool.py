@@ -174,11 +174,12 @@ class WorkerClient:
                 if (session := self.sessions.get(reply.number)) is not None:
                     session.receive(reply)
             case SegmentResult(slot, error):
-                due, future = self.segments.pop(slot)
+                due, future = self.segments[slot]
                 if error is not None:
                     future.set_exception(error)
                 else:  # copy, because the next segment may use the slot
                     future.set_result([self._memory.probabilities(slot, due).copy()])
+                del self.segments[slot]
             case Ping():
                 self._missed_pings = 0
 
@@ -286,8 +287,7 @@ class WorkerPool:
         return min(ready, key=lambda worker: worker.load)
 
     def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
-        # A loop that is about to stop would not run the segment, and the caller would wait forever.
-        if self._is_closed:
+        if self._is_closed:  # the loop may stop soon, and would then never run the segment
             raise EngineError(SERVICE_STOPPED)
         return asyncio.run_coroutine_threadsafe(self._compute(segment), self._loop)
 

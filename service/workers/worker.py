@@ -34,7 +34,6 @@ from service.stream.windows import (
     BatchTiming,
     EngineError,
     PendingWindows,
-    Probabilities,
 )
 
 if TYPE_CHECKING:
@@ -132,10 +131,8 @@ def run(service: Connection, memory: int, own_process: bool = False) -> None:
 class _Job:
     """A segment in progress. ``done``: number of computed windows, including the pre-roll."""
 
-    slot: int
-    due: PendingWindows
-    features: FeatureStream
-    probabilities: Probabilities  # in shared memory
+    segment: Segment
+    features: FeatureStream | None = None
     done: int = 0
 
 
@@ -179,10 +176,8 @@ class Worker:
                 self._open(message)
             case CloseSession():
                 self._close(message.session)
-            case Segment(slot, due):
-                features = self._runner.open_stream(due.positions)
-                probabilities = self._memory.probabilities(slot, due)
-                self._jobs.append(_Job(slot, due, features, probabilities))
+            case Segment():
+                self._jobs.append(_Job(message))
             case Ping():
                 self._replies.append(message)
 
@@ -246,6 +241,7 @@ class Worker:
         sessions, rows, positions = self._next_batch(started_s)
         if not rows:
             return
+        is_busy = bool(self._queue) or len(rows) >= self._runner.batch_windows
         try:
             probabilities = self._runner.predict(rows, positions)
         except Exception:
@@ -261,8 +257,7 @@ class Worker:
             self._apply(session, process)
             self._collect_output(session)
         total_s = time.monotonic() - started_s
-        is_full = len(rows) >= self._runner.batch_windows
-        self._replies.append(BatchTiming("live", len(rows), model_s, total_s, is_full))
+        self._replies.append(BatchTiming("live", len(rows), model_s, total_s, is_busy))
 
     def _next_batch(self, now_s: float) -> tuple[list[tuple[LiveSession, int]], list[Any], slice]:
         """Take the next windows of the sessions that have waited longest. All of them must be read
@@ -332,19 +327,21 @@ class Worker:
     def _step_job(self, job: _Job) -> None:
         """Compute a batch of a segment, or only one window if there are live sessions."""
         started_s = time.monotonic()
-        part = job.due.subset(job.done, 1 if self._sessions else self._runner.batch_windows)
+        slot, due = job.segment
+        part = due.subset(job.done, 1 if self._sessions else self._runner.batch_windows)
         count = part.preroll + part.windows
-        error, stop = None, job.done + count - job.due.preroll
+        error, stop = None, job.done + count - due.preroll
         try:
+            job.features = job.features or self._runner.open_stream(due.positions)
             if rows := self._runner.rows(job.features, part)[part.preroll :]:
-                probabilities = self._runner.predict(rows, part.positions)
-                job.probabilities[stop - len(rows) : stop] = probabilities
+                stored = self._memory.probabilities(slot, due)[stop - len(rows) : stop]
+                stored[:] = self._runner.predict(rows, part.positions).reshape(stored.shape)
         except Exception as failure:
             logger.exception("the model failed on a recording")
             error, count = EngineError(f"the model failed: {failure}"), 0
         elapsed_s = time.monotonic() - started_s if count else 0.0
         self._replies.append(BatchTiming("file", count, elapsed_s, elapsed_s))
         job.done += count
-        if error or stop == job.due.windows:
+        if error or stop == due.windows:
             self._jobs.popleft()
-            self._replies.append(SegmentResult(job.slot, error))
+            self._replies.append(SegmentResult(slot, error))

@@ -21,8 +21,9 @@ from model.transcriber import TranscriptionModel
 from service.engine import load as load_module
 from service.engine.load import available_cores
 from service.engine.local import LocalEngine
-from service.engine.runners import CpuRunner, Runner, make_runner
+from service.engine.runners import CpuRunner, PlainRunner, Runner, calibrate, make_runner
 from service.stream.windows import EngineError, PendingWindows
+from tests.fakes import FakeTranscriber
 from tests.networks import FILTERBANK, STRIDED, noise
 
 BOTH = pytest.mark.parametrize("config", [FILTERBANK, STRIDED], ids=["filterbank", "strided"])
@@ -195,3 +196,25 @@ def test_queued_segments_of_a_closed_engine_fail_with_engine_errors(
     for future in queued:
         with pytest.raises(EngineError, match="closed"):
             future.result(0)
+
+
+@pytest.mark.parametrize(("window_ms", "windows"), [(4.0, 4), (11.0, 2), (40.0, 1)])
+def test_calibration_returns_the_cost_in_a_full_batch(
+    monkeypatch: pytest.MonkeyPatch, window_ms: float, windows: int
+) -> None:
+    """A batch takes 1 ms in addition to its windows, and at most MAX_STEP_MS."""
+    clock_ms = 0.0
+    monkeypatch.setattr(time, "thread_time", lambda: clock_ms / 1000)
+
+    class TimedRunner(PlainRunner):
+        batch_windows = 4
+
+        def predict(self, rows: Sequence[torch.Tensor], positions: slice) -> NDArray[np.float32]:
+            nonlocal clock_ms
+            clock_ms += 1 + window_ms * len(rows)
+            return np.zeros(0, np.float32)
+
+    runner = TimedRunner(FakeTranscriber())
+    window_s = calibrate(runner, torch.device("cpu"))
+    assert runner.batch_windows == windows
+    assert 1000 * window_s == pytest.approx(window_ms + 1 / windows)

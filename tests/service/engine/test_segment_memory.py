@@ -12,6 +12,10 @@ from service.engine.segment_memory import SLOTS, SegmentMemory, create_file
 from service.stream.windows import SEGMENT_FRAMES, PendingWindows
 
 
+def refuse(name: str) -> int:
+    raise PermissionError(name)
+
+
 def segment(windows: int, positions: slice) -> PendingWindows:
     return PendingWindows(np.zeros(WINDOW, np.float32), windows, 1, positions)
 
@@ -21,7 +25,7 @@ def test_values_of_a_worker_reach_the_service(
     in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not in_memory:
-        monkeypatch.delattr(os, "memfd_create", raising=False)
+        monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
     with create_file() as file:
         service = SegmentMemory(file.fileno(), LIVE)
         descriptor = os.dup(file.fileno())

@@ -18,9 +18,8 @@ def control(window_s: float, workers: int = 1) -> SessionAdmissionControl:
     return sessions
 
 
-def live_batch(windows: int, window_s: float) -> BatchTiming:
-    is_full = windows == 4
-    return BatchTiming("live", windows, 0.9 * window_s * windows, window_s * windows, is_full)
+def live_batch(windows: int, window_s: float, is_busy: bool = True) -> BatchTiming:
+    return BatchTiming("live", windows, 0.9 * window_s * windows, window_s * windows, is_busy)
 
 
 def test_sessions_share_the_admissible_load() -> None:
@@ -49,15 +48,24 @@ def test_admission_follows_the_cost_of_windows() -> None:
                 BatchTiming("file", 4, 9.0, 9.0)
             )  # recordings yield to live sessions
             sessions.update_cost(BatchTiming("live", 0, 0.0, 0.0))  # a batch that failed
-            sessions.update_cost(live_batch(1, 0.1))  # the worker has time to spare
+            sessions.update_cost(live_batch(1, 0.1, is_busy=False))  # the worker has time to spare
         assert sessions.window_s == pytest.approx(0.002, rel=0.01)
         assert sessions.limit > 10
         for _ in range(1000):
             sessions.update_cost(live_batch(4, 0.03))
         assert sessions.limit == 1
         assert sessions.load > 1
-    # The slow windows may be due to another load that has ended, so an idle service forgets them.
-    assert sessions.window_s == pytest.approx(0.002, rel=0.01)
+        # The other load has ended. The worker is no longer busy, but the cost must fall again.
+        for _ in range(4000):
+            sessions.update_cost(live_batch(1, 0.003, is_busy=False))
+        assert sessions.window_s == pytest.approx(0.003, rel=0.01)
+    assert sessions.window_s == pytest.approx(0.002, rel=0.01)  # an idle service forgets the rest
+
+
+def test_one_pause_of_the_machine_changes_the_cost_little() -> None:
+    sessions = control(0.005)
+    sessions.update_cost(live_batch(4, 15.0))
+    assert sessions.window_s < 0.0052
 
 
 def test_service_reports_its_capacity() -> None:

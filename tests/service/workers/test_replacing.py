@@ -6,6 +6,7 @@ import gc
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,18 @@ from model.config import HEADS, HOP, WINDOW
 from rse_transcribe.recordings import running
 from service.engine.load import WorkerConfig
 from service.engine.local import LocalEngine
+from service.engine.segment_memory import SegmentMemory
 from service.protocol.errors import ProtocolError
 from service.stream import stream as streams
 from service.stream.session import LiveSession, SessionOutput
-from service.stream.windows import EngineError, PendingWindows
+from service.stream.windows import EngineError, PendingWindows, Probabilities
 from service.workers import pool as pools
 from service.workers.pool import WorkerClient, WorkerPool
 from service.workers.worker import ModelLoaded
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, GatedTranscriber
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import random_performance, transcribe_samples
+from tests.service.workers.segments import segment
 from tests.service.workers.sessions import open_command, open_session, receive_all, until
 
 SAMPLES = random_performance(FAKE_RATE_HZ, 5, 30.0)
@@ -241,4 +244,47 @@ async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPat
     pool = thread_pool(load_never)
     with pytest.raises(EngineError, match="did not load"):
         await pool.start()
+    await pool.close()
+
+
+async def test_results_stay_valid_when_their_slots_are_used_again() -> None:
+    segments = [segment(10, seed) for seed in range(5)]
+    pool = thread_pool()
+    await pool.start()
+    results = await asyncio.gather(*[asyncio.wrap_future(pool.submit(due)) for due in segments])
+    await pool.close()
+    with LocalEngine(load("", "cpu"), workers=1) as engine:
+        for due, result in zip(segments, results, strict=True):
+            expected = np.concatenate(engine.submit(due).result())
+            assert np.array_equal(np.concatenate(result), expected)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+async def test_replaced_workers_leave_no_file_open() -> None:
+    pool = thread_pool()
+    await pool.start()
+    counts = set()
+    for _ in range(5):
+        pool._workers[0].kill()
+        await until(lambda: not pool.is_ready)
+        await until(lambda: pool.is_ready)
+        counts.add(len(list(Path("/proc/self/fd").iterdir())))
+    await pool.close()
+    assert len(counts) == 1
+
+
+class FailingMemory(SegmentMemory):
+    def probabilities(self, slot: int, due: PendingWindows) -> Probabilities:
+        raise MemoryError
+
+
+async def test_segment_whose_result_cannot_be_copied_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools, "SegmentMemory", FailingMemory)
+    monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
+    pool = thread_pool()
+    await pool.start()
+    with pytest.raises(EngineError, match="4 workers exited"):
+        await asyncio.wait_for(asyncio.wrap_future(pool.submit(segment(10))), 60)
     await pool.close()

@@ -53,7 +53,7 @@ FIXED = (
     "music.model.",
 )
 
-# Main metric of the preset `minute`, by task (multiplication and sorting have none): its name, its
+# Main metric of the preset `minute`, by task, except for multiplication and sorting: its name, its
 # value by chance, and its usual value after a full run.
 MINUTE_FIGURES = {
     "addition": ("accuracy", 0.5, 0.997),
@@ -67,7 +67,7 @@ logger = logging.getLogger(__name__)
 def parse(arguments: list[str], prog: str = PROG) -> Run:
     """Return the run that a command line describes. Exits if the command line is invalid or
     requests help. Raises OSError or WeightsError if the run to resume cannot be read, or has
-    another task, preset or network."""
+    another task, preset, network or optimiser."""
     # argparse reads the options on which the defaults of the fields depend; tyro reads the fields.
     parser = _parser(prog)
     options, rest = parser.parse_known_args(arguments)

@@ -1,11 +1,15 @@
-"""Loads real recordings for training. They have a score, labelled notes or a labelled instrument.
+"""Loads real recordings for training and validation.
+
+They have a score, labelled notes or a labelled instrument.
 
 The file ``index.json`` of the recordings' folder is a list of entries. An entry has ``id``,
-``audio``, ``split`` ("train" or "validation"), ``instruments`` ("solo piano ...") and one of these:
+``audio``, ``split`` ("train", the default, or "validation"), ``instruments`` ("solo piano ...") and
+one of these:
 
 - ``score``: a MIDI file, and optionally ``ornaments`` (true if the performer adds notes). The
   shipped weights align the score with the recording. ``ornaments/ID.tsv`` lists the score times of
-  ornament signs that the score does not write out. The loss masks uncertain labels.
+  ornament signs that the score does not write out. If it lists any, ``ornaments`` is true by
+  default. The loss masks uncertain labels.
 - ``labels``: a list with a table of notes (``recordings.read_table``), and ``label_kind``. The loss
   masks the edges of notes unless ``label_kind`` is "exact".
 

@@ -43,7 +43,7 @@ HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 
 
 class LabelError(ValueError):
-    """A label file cannot be read as notes."""
+    """Labels cannot be read as notes, or a folder has no audio with labels."""
 
 
 def read_table(path: Path) -> Notes:
@@ -117,7 +117,7 @@ def read_midi(path: Path) -> Notes:
 
 
 def _read_alignment(alignment: Path, notes: Path, info: Path) -> Notes:
-    """Read a score's notes at the times of its alignment, relative to the start in ``info``."""
+    """Read a score's notes. Add the start in ``info`` to the times of the alignment."""
 
     def read(path: Path) -> list[dict[str, str]]:
         head, *rows = _read_rows(path) or [[]]
@@ -167,8 +167,8 @@ class Collection:
 
 def read_collection(folder: Path, suffixes: Set[str] = AUDIO) -> Collection:
     """Read all recordings below a folder, without hidden files such as macOS's ``._take.wav``.
-    Recordings with unreadable labels become failures. Raises LabelError if the folder has no audio,
-    or none with labels. suffixes: endings of audio files."""
+    Recordings with unreadable labels, or with several audio files, become failures. Raises
+    LabelError if the folder has no audio, or none with labels. suffixes: endings of audio files."""
     audio: dict[str, list[Path]] = {}
     labels: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*")):

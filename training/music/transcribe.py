@@ -34,7 +34,8 @@ def transcribe_array(
     options: StreamOptions = FILE_OPTIONS,
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
-    not finite, ProtocolError for a rate out of range and EngineError if the model fails."""
+    not finite or far beyond full scale, ProtocolError for a rate out of range, and EngineError if
+    the model fails."""
     heads = engine.config.outputs
     blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     needed_s: dict[int, float] = {}  # by note ID

@@ -7,8 +7,7 @@
 
 Label times are in samples at 44.1 kHz. A note sounds from start_time until just before end_time.
 A file's name is the number of its recording. Other files, such as macOS's ``._1727.wav``, are
-ignored. The paper's test set is TEST. The paper trains on the
-other recordings of the test folder.
+ignored. The paper's test set is TEST. The paper trains on the other recordings of the test folder.
 """
 
 import csv
@@ -51,7 +50,7 @@ def find(root: Path) -> dict[int, Source]:
     base = root / "musicnet" if (root / "musicnet").is_dir() else root
     if not all((base / folder).is_dir() for folder in FOLDERS[0]):
         raise ArchiveError(
-            f"{root} is not the MusicNet archive: it has no folders {' and '.join(FOLDERS[0])}. "
+            f"{root} is not the MusicNet archive: it lacks {' or '.join(FOLDERS[0])}. "
             "Unpack musicnet.tar.gz there (see training/PAPER.md for its source)."
         )
     sources: dict[int, Source] = {}

@@ -15,7 +15,7 @@ OTHERS_SMOOTHING = 0.1  # label smoothing of the term `others`, in addition to `
 
 @validated_dataclass()
 class FrameTerms:
-    """Weights of the terms; 0 omits a term."""
+    """Weights of the terms (0 omits a term), and the label smoothing."""
 
     middle: NonNegative = 1.0  # The middle frame, which the evaluation uses
     regular: NonNegative = 2.0

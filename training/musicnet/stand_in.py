@@ -1,7 +1,7 @@
 """Writes a small synthetic archive in MusicNet's layout.
 
 ``python -m training.musicnet.stand_in DIR`` writes recordings of random chords with exact labels.
-With them you can try every command for the archive within minutes. The figures have no meaning.
+With them you can try every command for the archive within minutes. The results are meaningless.
 """
 
 import sys

@@ -139,7 +139,8 @@ def every_window(
     engine: LocalEngine, audio: F32, columns: int, last_age: int
 ) -> Iterator[tuple[int, F32]]:
     """Yield the newest frame and the probabilities, [heads, columns, PITCHES], of each window in
-    mode ``anytime``, one window per hop. audio: samples at the model's rate."""
+    mode ``anytime``, one window per hop. The last windows have fewer columns, because frames after
+    the end of the audio are omitted. audio: samples at the model's rate."""
     schedule = WindowSchedule(engine.config.min_lookahead_hops, 1, columns - 1, last_age)
     features = engine.open_stream(schedule.positions)
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))

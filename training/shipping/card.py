@@ -34,7 +34,8 @@ _SHARE_ALIKE = re.compile(r"\bSA\b|ShareAlike", re.IGNORECASE)
 
 def sources(synth: SynthConfig) -> Sources:
     """Return licences and attributions of all data that a training run could use. Groups that the
-    data folder lacks are empty. Raises ValueError for an entry without licence or attribution."""
+    data folder lacks are empty. Raises ValueError for an entry without licence or attribution, and
+    OSError for a missing required index."""
 
     def read(index: str, key: str = "") -> Any:
         path = synth.root / index
@@ -77,7 +78,7 @@ def _grouped(entries: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, An
     """Return names grouped by attribution and licence, in order of first appearance."""
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for name, entry in entries:
-        licence = re.sub(r", see [^)]*", "", _required(entry, "licence"))  # other documents
+        licence = re.sub(r", see [^)]*", "", _required(entry, "licence"))  # omit references
         groups.setdefault((_required(entry, "attribution"), licence), {})[name] = None
     return [
         {"attribution": attribution, "licence": licence, "instruments": list(names)}

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
     add("--synth", type=Path, default=Path("data/synth"), help="training data")
     add("--cache", type=Path, default=CACHE, help="cache of the training data")
-    add("--real", type=Path, help="real recordings with their scores")
+    add("--real", type=Path, help="real recordings with scores or note labels")
     add("--choose", type=Path, help="recordings for the part `recordings` (default: skip it)")
     text = "passages of each family (default depends on the part)"
     add("--passages", type=at_least(1), help=text)

@@ -1,7 +1,7 @@
 """Chooses the note tracker's settings on passages of every family.
 
 The network runs once. Then one setting after another is improved along its grid, first in wide
-steps, until no setting improves its score, or for ROUNDS rounds. The score is the mean over the
+steps, until no change improves the score, for at most ROUNDS rounds. The score is the mean over the
 families or, for the setting of a family, the score of this family. Each family with instrument
 classes has its own onset threshold and end bias. The settings of instrument labels
 (``service.notes.instrument_classifier``) and of the pedal are chosen next, with a separate
@@ -59,7 +59,7 @@ GRID: Grid = {
         for family, members in FAMILIES.items()
         if members.classes
     },
-    # Settings of monophonic music, except those that delay notes or decide what is monophonic.
+    # All settings of monophonic music (LineSettings).
     "line.bias": tuple(i / 4 for i in range(-4, 13)),
     "line.doubt_bias": tuple(i / 2 for i in range(13)),
     "line.cost": tuple(float(cost) for cost in range(3, 31, 3)),
@@ -88,7 +88,7 @@ PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes
 ROUNDS = 3
-MAX_CORRECTION = 0.4  # maximum of onset_correction_frames
+MAX_CORRECTION = 0.4  # maximum absolute value of onset_correction_frames
 
 
 def tuned_settings(
@@ -185,7 +185,7 @@ def tune(
 ) -> TrackerSettings:
     """Return the best settings that a search along each coordinate of a grid finds. Invalid
     combinations are skipped. The second argument of ``objective`` is the entry of the grid that
-    differs. Its result need only be comparable for the same entry."""
+    differs. Results of ``objective`` need only be comparable for the same entry."""
     best, seen = start, [start]
     standing: dict[str, float] = {}  # score of the best settings, by entry
 

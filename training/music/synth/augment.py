@@ -1,6 +1,6 @@
 """Simulates rooms, microphones, noises and recorders.
 
-No step delays the direct sound. Labels and audio stay aligned to within a millisecond.
+No step delays the direct sound by more than about a millisecond, so labels and audio stay aligned.
 """
 
 import io
@@ -42,7 +42,7 @@ def suppress_noise(audio: F32, over_db: float, lowest_db: float) -> F32:
     level = np.abs(spectrum)
     noise_level = np.percentile(level, 20, axis=1, keepdims=True) * 10 ** (over_db / 20)
     gain = np.clip((level / np.maximum(noise_level, 1e-9)) ** 2, 10 ** (lowest_db / 20), 1)
-    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # smooth over about a syllable
+    gain = signal.lfilter([0.5], [1, -0.5], gain, axis=1)  # time constant 23 ms
     _, out = signal.istft(spectrum * gain, SAMPLE_RATE, nperseg=length)
     return np.asarray(np.pad(out, (0, length))[: len(audio)], np.float32)
 
@@ -70,7 +70,7 @@ class Degradation:
     saturation: float = 0.15  # soft clipping, as in tape recorders and valve amplifiers
     quiet: float = 0.35  # peak 0 to 40 dB below full scale, instead of 0 to 18 dB
     clipping: float = 0.05  # 3 to 12 dB over full scale
-    noise: float = 0.9  # steady noise, 10 to 60 dB below the music
+    noise: float = 0.9  # synthetic or recorded noise, 10 to 60 dB below the music
     hum: float = 0.12  # mains hum with overtones, 15 to 50 dB below the music
     clicks: float = 0.08  # clicks of old records, 10 to 35 dB below the music
     drums: float = 0.08  # a recorded drum kit, -15 to 5 dB relative to the music
@@ -123,7 +123,7 @@ def augment(
     level_db = rng.uniform(-40.0 if rng.random() < config.quiet else -18.0, 0)
     out *= np.float32(10 ** (level_db / 20))
     out = _with_noise(out, rng, config, surroundings.sounds)
-    if rng.random() < 0.1:  # a constant offset, as of cheap converters
+    if rng.random() < 0.1:  # a constant offset, as in cheap converters
         out += np.float32(rng.normal(0, 0.01) * 10 ** (level_db / 20))
     if rng.random() < config.clipping:
         out *= np.float32(rng.uniform(1.5, 4) * 10 ** (-level_db / 20))
@@ -233,7 +233,7 @@ def _equaliser(rng: Rng) -> F64:
     if rng.random() < 0.2:
         gain_db -= 12 * np.maximum(0, np.log2(bands / rng.uniform(2000, 5000)))
     hz, gain = np.append(0, bands), 10 ** (np.append(gain_db[0], gain_db) / 20)
-    # The gain is squared because the filter that minimum_phase returns has its square root.
+    # The gain is squared because minimum_phase returns a filter with the square root of the gain.
     taps = signal.firwin2(TAPS, hz, gain**2, fs=SAMPLE_RATE)
     return np.asarray(signal.minimum_phase(taps, n_fft=8192))
 

@@ -165,7 +165,8 @@ def _onset(sound: F32, indexed_s: float) -> int:
 
 
 def _audible_length(sound: F32) -> int:
-    """Return the number of samples after which the envelope stays below its peak by SILENCE_DB."""
+    """Return the number of samples after which the envelope stays below SILENCE_DB, relative to its
+    peak."""
     block = int(0.02 * STORED_RATE)
     envelope = np.maximum.reduceat(np.abs(sound), np.arange(0, len(sound), block))
     loud = np.flatnonzero(envelope > envelope.max() * 10 ** (SILENCE_DB / 20))

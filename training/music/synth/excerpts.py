@@ -52,7 +52,8 @@ class TrainingSources:
 
 def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
     """Load the bank, the scores and singers of a split, and real recordings for the split "train".
-    Raises ValueError or OSError for unreadable data, or a split without scores or recordings."""
+    Raises ValueError or OSError for unreadable data, and ValueError if the split has no scores, or
+    if ``config.real_root`` is set but there are no real recordings."""
     groups: dict[str, list[Piece]] = {}
     for piece in load_pieces(config.root, split):
         groups.setdefault(piece.group, []).append(piece)

@@ -52,7 +52,7 @@ def split_long_presses(pedal: F64) -> F64:
 
 def pedal_depths(pedal: F64, rng: Rng) -> F64:
     """Draw the depths of presses, [n, 2]. Return presses with depths, [m, 3] (begin s, end s, depth
-    0..1). Some presses are only halfway. Others become two: a full press, then a half press."""
+    0..1). Some presses are only halfway, and some become two: a full press, then a half press."""
     half = rng.uniform(0.2, 0.6) if rng.random() < 0.3 else 0.0
     rows = []
     for begin, end in pedal:

@@ -19,7 +19,7 @@ BUNDLES = {
 }
 """ZIP file of each bundle, by its index. Only the first bundle is required."""
 TRANSCRIBED = "GiantMIDI-Piano"  # unused source, because another system transcribed its notes
-PITCH_LOW, PITCH_HIGH = 21, 108  # MIDI range of the piano and of all labels
+PITCH_LOW, PITCH_HIGH = 21, 108  # MIDI range of the piano; performances omit other notes
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,6 @@ def _clusters(span: float, centre: float, rng: Rng) -> Section:
 
 
 def _single(span: float, centre: float, rng: Rng) -> Section:
-    """Return single notes, separated by rests."""
+    """Return single notes, usually separated by rests."""
     onset, duration = _pulse(span, rng, 0.3, 2.0)
     return onset, duration * rng.uniform(0.4, 1.0), centre + rng.normal(0, 8, len(onset))

@@ -40,7 +40,8 @@ class Microphone:
         """Raises DeviceError if the device or channel does not exist.
 
         device: number of the device, or part of its name. None means the system's default.
-        channel: the only channel to record, counted from 1. None means the first two, interleaved.
+        channel: the only channel to record, counted from 1. None means the first two, interleaved,
+            or the device's only channel.
         """
         self._sounddevice = sounddevice
         self._device = device

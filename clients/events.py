@@ -1,4 +1,4 @@
-"""Events that the client emits in addition to the service's events, and its exceptions."""
+"""Exceptions of the client, and events that it emits in addition to the service's events."""
 
 from dataclasses import dataclass
 

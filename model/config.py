@@ -95,7 +95,7 @@ class StridedConfig:
     convolutions: Annotated[int, Field(ge=0, lt=HOP.bit_length())] = 2
     """Number of convolutions, each of which halves the length of the sequence."""
     input_noise: NonNegative = 0.001
-    """Standard deviation of the noise added to the waveform in training (released code)."""
+    """Standard deviation of the noise added to the input in training (released code)."""
     window: _Window = 8192
     """Number of samples, in the middle of the input, that the network uses. It predicts only the
     frames inside these samples: only the middle frame if there are 128 samples."""
@@ -182,8 +182,9 @@ class ModelConfig:
 
     @property
     def min_lookahead_hops(self) -> int:
-        """Minimum look-ahead in hops: from the newest frame of a full window to its last sample. A
-        smaller ``StridedConfig.window`` is not taken into account."""
+        """Minimum look-ahead in hops, from a frame to the window's end. With a filterbank, the
+        frame's kernels must end within the window. A smaller ``StridedConfig.window`` is not taken
+        into account."""
         front = self.front_end
         return max(1, front.edge if isinstance(front, FilterbankConfig) else 1)
 

@@ -10,8 +10,8 @@ networks")::
 
 swapHalf keeps the first half of each element's features and takes the second half from its
 neighbour, so a unit with u = 1 still mixes. Unlike the residual unit, this one needs skip
-connections: after the first Beneš block, gates and candidates use s + D * p, where p is the output
-of the same layer in the previous block and D is a learned vector.
+connections: in all Beneš blocks except the first, gates and candidates use s + D * p, where p is
+the output of the same layer in the previous block and D is a learned vector.
 """
 
 import torch

@@ -69,8 +69,8 @@ def import_checkpoint(
     prefix: str | Path, name: str, fourier: bool = False
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
     """Return the network in a checkpoint of the released code, and its card. Raises WeightsError if
-    a file is missing or corrupt, or if a variable is unknown, missing, of an unexpected shape, or
-    not finite. fourier: see ``StridedConfig``."""
+    a file is missing or corrupt, or if a variable is unknown, missing, of an unexpected shape or
+    type, or not finite. fourier: see ``StridedConfig``."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
@@ -127,8 +127,8 @@ def _mismatch(name: str, present: Shape | None, expected: Shape | None) -> str:
 
 
 def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Return only the network's variables. The other variables belong to the training: their names
-    lack the prefix ROOT or end in one of SLOTS."""
+    """Return only the network's variables. The other variables are used only in training: their
+    names lack the prefix ROOT or end in one of SLOTS."""
     return {
         name: shape
         for name, shape in shapes.items()

@@ -61,7 +61,8 @@ def load_any(name_or_path: str | Path) -> StridedNetwork | SymbolNetwork:
 @torch.inference_mode()
 def predict(network: StridedNetwork | SymbolNetwork, inputs: NDArray) -> NDArray[np.float32]:
     """Map inputs, (batch, length), to raw outputs, (batch, positions, classes). Raises ValueError
-    for inputs of the wrong shape or type, and for symbols outside the vocabulary."""
+    for inputs of the wrong shape or type, for numbers that are not finite, and for symbols that are
+    not integers or are outside the vocabulary."""
     if inputs.ndim != 2 or not inputs.size or inputs.dtype.kind not in "biuf":
         actual = f"{inputs.dtype} {inputs.shape}"
         raise ValueError(f"expected numbers of shape (batch, length), got {actual}")

@@ -52,7 +52,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Return the JSON next to a safetensors file. Raises WeightsError if it cannot be read."""
+    """Return the JSON next to a safetensors file. Raises WeightsError if it cannot be read or has
+    no configuration."""
     try:
         card = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError) as error:

@@ -3,8 +3,8 @@
 A checkpoint PREFIX consists of an index and shards of raw values. ``PREFIX.index`` is a sorted
 table in LevelDB's format::
 
-    file: data blocks | filter block | index block | footer
-    footer: handle of the filter block | handle of the index block | padding | magic number
+    file: data blocks | metaindex block | index block | footer
+    footer: handle of the metaindex block | handle of the index block | padding | magic number
     block: entries | restart offsets | number of restart offsets
     entry: lengths of shared key, other key and value (varints) | bytes of other key | value
 
@@ -61,7 +61,7 @@ def _parse_index(data: bytes) -> Iterator[tuple[str, Message]]:
     if struct.unpack("<Q", data[-8:])[0] != MAGIC:
         raise ValueError("the magic number is missing")
     footer = data[-FOOTER_BYTES:]
-    _, position = _handle(footer, 0)  # skips the filter block's handle
+    _, position = _handle(footer, 0)  # skips the metaindex block's handle
     index, _ = _handle(footer, position)
     for _, handle in _block_entries(data, *index):
         for key, record in _block_entries(data, *_handle(handle, 0)[0]):

@@ -27,7 +27,8 @@ def read_wav(path: str, rate: int) -> np.ndarray:
 
 
 def frames(graph: str, path: str) -> Iterator[tuple[float, dict[str, np.ndarray], dict]]:
-    """Yield each frame: its time in s, the probabilities of 128 pitches by head, the thresholds."""
+    """Yield, for each frame, its time in s, the probabilities of 128 pitches by head, and the
+    tracker's settings."""
     session = onnxruntime.InferenceSession(graph)
     metadata = session.get_modelmeta().custom_metadata_map
     info = {name: json.loads(text) for name, text in metadata.items()}

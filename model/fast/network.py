@@ -120,7 +120,7 @@ class FastNetwork:
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         """Map rows of this network's streams to probabilities, (rows, outputs, frames, PITCHES).
-        The streams must have been opened with these positions."""
+        The streams must have computed the rows for these positions (``NetworkStream.frames``)."""
         if self._streamed is None:
             return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
@@ -193,7 +193,7 @@ class NetworkStream:
     stream restarts from silence.
 
     Attributes:
-        frames: frames of each window whose columns and peaks the rows contain. It may be changed
+        frames: frames of a window for which its row contains columns and peaks. It may be changed
             between two windows.
     """
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from model.config import RSEConfig, StridedConfig
 from model.switch import activate, initialise_map, make_norm
 
-KERNEL = 4  # length of a kernel in samples; stride 2, padded with one zero on each side
+KERNEL = 4  # length of a kernel; the stride is 2, and one zero pads each side of the input
 OUTPUT_SCALE = 0.25  # scales outputs to the standard deviation that the switch units preserve
 
 

@@ -17,8 +17,9 @@ onset heads:
     c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
 SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent frames in which the network is uncertain. Uncertainty is typical of instruments that
-the network was not trained on. If the network is certain, the smaller bias lets notes end sooner.
+share of recent audible frames in which the network is uncertain. Uncertainty is typical of
+instruments that the network was not trained on. If the network is certain, the smaller bias lets
+notes end sooner.
 
 ``service.notes.singing`` defines the states for singers.
 """
@@ -139,7 +140,7 @@ class SemitoneLine:
 
     def gains(self, i: int, sounding: Iterable[NoteEvent]) -> Gains | None:
         """Return the gains of the paths that start at frame i of the block; None if silence gains
-        more than any note."""
+        more than any note in every frame of the block."""
         if not self._pitches:
             return None
         best = int(self._starting[i].argmax())

@@ -243,7 +243,8 @@ class Stream:
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call this after ``end``, once all windows
-        have been processed. Otherwise it has the same effect as ``close``."""
+        have been processed. It has the same effect as ``close`` if windows are pending, or if the
+        stream has not reached the checkpoint that it resumes."""
         frames = self._until_end(self._frames)
         if self._closed or frames < self._start.frames or self.pending_windows:
             return self.close()
@@ -256,7 +257,7 @@ class Stream:
 
     @property
     def replay_ms(self) -> float:
-        """Maximum audio, in ms, that another stream needs to continue from ``checkpoint``."""
+        """Maximum duration, in ms, of the audio that another stream needs for ``checkpoint``."""
         frames = self._detector.history_frames + self.config.preroll_hops
         frames += 3 * self._schedule.block_frames  # rounding to blocks
         return 1000.0 * (HOP * frames + WINDOW) / self.config.sample_rate + self._held_ms + MIX_MS

@@ -256,7 +256,7 @@ class BatchTiming(NamedTuple):
 
 
 class EngineError(RuntimeError):
-    """The model failed, or no worker is running."""
+    """The model or a worker failed, or the engine is closed."""
 
 
 class InferenceEngine(Protocol):

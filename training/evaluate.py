@@ -6,8 +6,8 @@ scores recordings with note labels, in any of the layouts of ``training.music.re
 contains the figures of ``recordings``, their ``mean`` and its 95 % bootstrap ``interval`` over
 recordings, and ``onset_error_ms``. ``definitions`` explains the figures. Use --label-shift-ms if
 the audio lags behind the labels. ``failures`` lists recordings that cannot be read or transcribed,
-or whose labels do not fit the audio. All others are scored. The exit status is 1 if there are
-failures.
+or whose labels do not fit the audio. All other labelled recordings are scored. The exit status is 1
+if there are failures.
 
     # accuracy by family, and false notes in sounds without notes
     python -m training.evaluate families --synth DIR
@@ -89,7 +89,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         add("--lookahead-ms", type=float, nargs="+" if several else 1, default=[at], help=text)
         add("--json", type=Path, help="write all figures to this file")
         if several:
-            cores, text = os.cpu_count() or 1, "number of parallel processes (default: all cores)"
+            cores, text = os.cpu_count() or 1, "number of processes (default: one per core)"
             add("--jobs", type=at_least(1), default=cores, help=text)
         else:
             add("--synth", type=Path, required=True, help="training data with held-out sounds")

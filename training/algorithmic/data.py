@@ -12,9 +12,9 @@ significant digit is always 0. An example of nominal length L of the binary task
 (L - 1) // 2 digits, in total 2 * ((L - 1) // 2) + 1 symbols, an odd number.
 
 The data set has lengths 1 to 64 in four bins. For every nominal length the same number of distinct
-inputs is drawn (fewer if fewer exist). Each example belongs to the smallest bin that is long enough
-and is padded at its end. Every bin except the first also contains examples from smaller bins, a
-twentieth of its own, so that the network learns to ignore padding.
+inputs is drawn, or fewer once repeats are frequent (REPEATS). Each example belongs to the smallest
+bin that is long enough and is padded at its end. Every bin except the first also contains examples
+from smaller bins, a twentieth of its own, so that the network learns to ignore padding.
 """
 
 from __future__ import annotations

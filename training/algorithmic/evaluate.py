@@ -39,7 +39,8 @@ class Score:
 
 
 def draw_examples(problem: Problem, rng: Rng, length: int, count: int) -> Examples:
-    """Draw ``count`` examples of a nominal length, padded to it. If fewer exist, repeat them."""
+    """Draw ``count`` examples of a nominal length, padded to it. If ``distinct_examples``
+    returns fewer, repeat them."""
     examples = distinct_examples(problem, rng, length, count).padded(length)
     return examples.take(np.arange(count) % len(examples))
 

@@ -21,7 +21,7 @@ from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examp
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
-VALIDATION_STREAM = 1  # part of the seed of validation examples, which differ from the training set
+VALIDATION_STREAM = 1  # part of the seed of validation examples; the training set has another seed
 
 
 @validated_dataclass()

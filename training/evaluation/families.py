@@ -44,12 +44,12 @@ class FamilyCounts:
 
     @property
     def accuracy(self) -> float:
-        """Share of matched notes that have the right instrument."""
+        """Share of right instruments among matched notes whose instruments are known."""
         return float(self.confusion.trace() / max(1, self.confusion.sum()))
 
     @property
     def by_class(self) -> dict[str, float]:
-        """Share of matched notes that have the right instrument, by labelled class."""
+        """Share of right instruments, as in ``accuracy``, by labelled class."""
         right, total = self.confusion.diagonal(), self.confusion.sum(axis=1)
         return {INSTRUMENTS[n]: float(right[n] / total[n]) for n in np.flatnonzero(total)}
 
@@ -76,8 +76,9 @@ def evaluate_families(
 
     Returns:
         ``families``: for each family the means over its passages of ``frame_f1``, ``onset_f1`` and
-        ``onset_offset_f1``, and ``instruments``, the share of matched notes with the right
-        instrument. A family without notes has ``false_notes_min``, false notes per minute.
+        ``onset_offset_f1``, and ``instruments``, the share of right instruments among matched notes
+        whose instruments are known. A family without notes has ``false_notes_min``, false notes per
+        minute.
         ``classes``: the share of right instruments by labelled class, over all families.
         ``pedal_f1``: F1 of frames of 50 ms with the pedal down, over all families.
     """

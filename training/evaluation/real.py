@@ -59,9 +59,9 @@ def evaluate_collection(
     of the recordings, in their order, while others are still being scored, then tables.
 
     Args:
-        make_transcriber: picklable function that returns the network. It is called once for its
-            name, and once for each recording: in one of ``jobs`` processes, or in this process if
-            ``jobs`` is 1.
+        make_transcriber: picklable function that returns the network. It is called once for the
+            network's name, and once for each recording that is transcribed: in one of ``jobs``
+            processes, or in this process if ``jobs`` is 1.
         label_shift_s: seconds added to the times of the labels.
     """
     name = make_transcriber().config.name
@@ -154,8 +154,8 @@ def score(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the mean over recordings, or None for fewer than two
-    recordings. Deterministic."""
+    """Return the 95 % bootstrap interval of the mean of values, or None for fewer than two values.
+    The interval is deterministic."""
     if len(values) < 2:
         return None
     ends = bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval

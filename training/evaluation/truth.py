@@ -1,8 +1,7 @@
 """Ground truth of a passage, and the accuracy of detected notes where the labels are certain.
 
-Onsets and frames with uncertain labels count neither as right nor as wrong. Some passages have only
-approximate labels, so all of their onsets are uncertain. Then all notes count, because the errors
-of such labels are smaller than the onset tolerance.
+Onsets and frames with uncertain labels count neither as right nor as wrong. If all labelled onsets
+of a passage are uncertain, all of its onsets count, because no note would be left to score.
 """
 
 from dataclasses import dataclass

@@ -92,7 +92,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("folder", type=Path, nargs="?", help="recordings with labels")
     add("--out", type=Path, required=True, help="folder of the run")
     add("--model", default="live", help="initial weights: a shipped name or a .safetensors file")
-    add("--rendered", type=Path, help="data for rendered audio, as in DIR/synth")
+    add("--rendered", type=Path, help="data from which audio is rendered, such as DIR/synth")
     kinds = ("auto", "performance", "score")
     add("--labels", choices=kinds, default="auto", help="what the labels describe (%(default)s)")
     text = "optimiser steps of 16 windows (%(default)s)"

@@ -106,7 +106,7 @@ def choose_settings(network: TranscriptionModel, passages: Passages) -> TrackerS
 
 def detected_family(own: Sequence[PredictedPassage], settings: TrackerSettings) -> str | None:
     """Return the family of the most frequent instrument among the detected notes, or None if this
-    instrument belongs to no family."""
+    instrument is unknown or belongs to no family."""
     counts: Counter[int] = Counter()
     for passage in own:
         counts.update(passage.detected_notes(settings).instrument.tolist())

@@ -117,7 +117,8 @@ def read_folder(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> Use
 
 
 def _decoded(path: Path) -> tuple[F32, int]:
-    """Return mono samples and their rate in Hz. Raises ProtocolError if decoding fails."""
+    """Return mono samples and their rate in Hz. Raises ProtocolError if decoding fails or
+    the audio is longer than MAX_S."""
     with path.open("rb") as file, AudioDecoder(file, MAX_S) as decoder:
         return np.concatenate([*decoder]), decoder.audio.sample_rate_hz
 
@@ -130,7 +131,7 @@ def _at_model_rate(samples: F32, rate: float) -> NDArray[np.int16]:
 
 def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRecording:
     """Check a recording and prepare its labels. Raises UnfitError if a check fails, and
-    ProtocolError if the audio cannot be decoded."""
+    ProtocolError if the audio cannot be decoded or is longer than MAX_S."""
     samples, rate = _decoded(recording.audio)
     notes, length_s = recording.notes, len(samples) / rate
     peak = float(np.abs(samples).max())

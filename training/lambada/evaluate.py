@@ -1,8 +1,9 @@
 """Measures the accuracy on LAMBADA: ``python -m training.lambada.evaluate RUN --data FILE``.
 
-RUN is the folder of a training run. FILE has one tokenised passage per line, whose last word is the
-answer, as in lambada_test_plain_text.txt. The command prints a table with two baselines. The 95 %
-intervals (Wilson) cover the sampling of passages, but not the differences between seeds.
+RUN is the folder of a training run. FILE has one tokenised passage per line, as in
+lambada_test_plain_text.txt. The last word of a passage is the answer. The command prints a table
+with a baseline and an upper bound. The 95 % intervals (Wilson) cover the sampling of passages, but
+not the differences between seeds.
 """
 
 import sys
@@ -49,7 +50,7 @@ def interval(share: float, count: int) -> tuple[float, float]:
 
 
 def load_reader(folder: Path, weights: str) -> Reader:
-    """Load the network of a run and its vocabulary. Raises WeightsError or OSError."""
+    """Load the network of a run and its vocabulary. Raises OSError or ValueError."""
     path = saved_weights(folder, weights)
     card = read_card(path)
     if card.get("name") != "lambada":

@@ -36,7 +36,8 @@ _CONTRACTION = re.compile(r"(?i)(.+?)(n't|'(?:s|m|d|ll|re|ve))")
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
-    """Yield the tokens of each paragraph that ends in punctuation. Headings do not."""
+    """Yield the tokens of each paragraph that ends with a full stop, question mark or exclamation
+    mark, apart from closing quotation marks. Headings do not."""
     for paragraph in _PARAGRAPH.split(text.translate(_STRAIGHT)):
         tokens = tokenise(paragraph)
         closed = [token for token in tokens[-3:] if token not in CLOSING]
@@ -159,7 +160,7 @@ def read_novels(path: Path) -> Novels:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Yield the .txt files of a folder, sorted by name, or of an archive."""
+    """Yield the contents of the .txt files of a folder, sorted by path, or of an archive."""
     if path.is_dir():
         for file in sorted(path.rglob("*.txt")):
             yield file.read_text(encoding="utf-8", errors="replace")

@@ -87,8 +87,8 @@ def read_training_passages(path: Path, longest: int) -> Passages:
 
 
 def read_passages(path: Path) -> Iterator[list[str]]:
-    """Return the words of each passage of a file in LAMBADA's format, which has one passage per
-    line. Raises OSError, and TextError if the file has another format."""
+    """Yield the words of each passage of a file in LAMBADA's format, which has one passage per
+    line. Raises OSError, and TextError if the file has another format or no passages."""
     empty = True
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
@@ -108,8 +108,8 @@ def read_passages(path: Path) -> Iterator[list[str]]:
 def cut_passages(
     novels: Novels, longest: int, context: int = CONTEXT, common: int = COMMON
 ) -> Passages:
-    """Return all passages of at most `longest` words whose answer occurs earlier and could be an
-    answer in LAMBADA. Raises TextError if there are none."""
+    """Return all passages of at most `longest` and MAX_WORDS words whose answer occurs earlier and
+    could be an answer in LAMBADA. Raises TextError if there are none."""
     text, starts = novels.text, novels.starts
     position = np.arange(len(text))
     sentence = np.searchsorted(starts, position, side="right") - 1

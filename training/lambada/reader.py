@@ -1,9 +1,9 @@
 """Encodes passages as a network's inputs and targets, and computes its answers by voting.
 
 A mask replaces the last word, and the targets mark the other occurrences of this word. The unknown
-words of a passage are of four kinds: names or other words, which occur either once or several times
-in the passage. The words of a kind are numbered by falling frequency, later words first if they are
-equally frequent, and each number has a symbol.
+words before the answer are of four kinds: names or other words, which occur either once or several
+times before the answer. The words of a kind are sorted by falling frequency, later words first if
+they are equally frequent. Each of the first NUMBERED has a symbol, and the others share UNKNOWN.
 """
 
 from collections import Counter

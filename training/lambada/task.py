@@ -35,7 +35,7 @@ from training.loop.symbol_losses import (
 )
 
 CLASSES = 3  # padding, other word, answer; only the answer is trained (released code)
-PADDING_STREAM = 2**32  # part of the seed of the placements, instead of the number of an epoch
+PADDING_STREAM = 2**32  # part of the seed of the placements; exceeds the number of any epoch
 VOCABULARY = "vocabulary.json"
 VECTORS = "vectors.safetensors"  # frozen embedding, shared by the weights in its folder
 

@@ -44,7 +44,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Load a saved vocabulary. Raises OSError."""
+        """Load a saved vocabulary. Raises OSError, and ValueError if it is not JSON."""
         data = json.loads(path.read_text(encoding="utf-8"))
         return cls(tuple(data["words"]), frozenset(data["names"]))
 
@@ -52,13 +52,13 @@ class Vocabulary:
 SEED = 0  # seed of the vectors of special symbols
 CORPUS_SEED = 1
 EPOCHS = 2
-WINDOW = 5  # number of words on either side that word2vec predicts
+WINDOW = 5  # maximum number of words on either side that word2vec predicts
 
 
 def embedding_table(vectors: F32) -> F32:
     """Return a table, (FIRST + words, dimensions), of vectors: special symbols, then words. Special
-    symbols have random vectors with the distribution of the words' vectors, except padding, whose
-    vector is zero."""
+    symbols have normally distributed random vectors with the mean and standard deviation of the
+    words' vectors, except padding, whose vector is zero."""
     shape = (FIRST, vectors.shape[1])
     special = np.random.default_rng(SEED).normal(vectors.mean(0), vectors.std(0), shape)
     special[0] = 0
@@ -86,7 +86,7 @@ def read_vectors(path: Path, max_words: int = 0) -> tuple[tuple[str, ...], F32]:
     except ValueError as error:
         raise TextError(f"{path} is not a file of word vectors: {error}") from error
     if not table.size or not np.isfinite(table).all():
-        raise TextError(f"{path} has word vectors that are not finite")
+        raise TextError(f"{path} has word vectors that are empty or not finite")
     return tuple(vectors), table
 
 

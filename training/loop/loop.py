@@ -51,7 +51,7 @@ class LoopConfig:
     """"muon": orthogonal steps for the matrices of shuffle-exchange networks, RAdam for the rest.
     "released": the released code's variant of RAdam, with its own clipping."""
     gradient_clip: NonNegative = 5.0
-    """Maximum norm of the gradient over all parameters; 0: no clipping."""
+    """Maximum norm of the gradient over all parameters; 0: no clipping. "released" ignores it."""
     average: _BelowOne = 0.999
     """Decay of the running average of the weights, which is validated and saved; 0: no average."""
     validate_minutes: NonNegative = 10.0  # Minutes of training between validations; each also saves

@@ -27,7 +27,7 @@ class ReleasedRAdam(Optimizer):
     earlier gradients of this parameter, averages the *normalised* gradient as momentum, and adds
     epsilon to the root after the bias correction, not before it. Weight decay is decoupled.
 
-    Groups may set ``sparse`` for the rule of embeddings: the momentum is an average of the raw
+    Groups may set ``sparse`` for the rule of embeddings: the momentum is an average of the limited
     gradient, and is divided by the root only if the variance is tractable. The state of each
     parameter has ``step``, ``m`` (momentum) and ``v`` (mean squared gradient).
     """

@@ -23,7 +23,8 @@ STATE = "state.pt"  # weights, optimiser state and random state of a run
 def write_metrics(
     folder: Path, kind: str, step: int, seconds: float, values: Mapping[str, float]
 ) -> None:
-    """Append a line to metrics.jsonl. End an incomplete last line, as after a full disk, first.
+    """Append a line to metrics.jsonl. If the last line is incomplete, as after a full disk, end it
+    first.
 
     Args:
         kind: "train" or "validation".
@@ -66,7 +67,8 @@ def saved_weights(folder: Path, which: str) -> Path:
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
     """Copy weights into a network, which may have more heads and more Beneš blocks. New blocks
     start as the identity, so that the output is the same at first. Return the :func:`stages` of
-    training of the weights. Raises WeightsError if the networks differ in any other way."""
+    training of the weights. Raises WeightsError if the weights cannot be loaded or the
+    networks differ in any other way."""
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
     old, new = origin.config, network.config
@@ -79,7 +81,10 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
     if new_blocks < 0:
         raise WeightsError(f"{path} has {-new_blocks} more blocks than the new network")
     if new_blocks and (rse.unit != "residual" or rse.residual_scale == "none"):
-        raise WeightsError("only residual switch units can start as the identity")
+        raise WeightsError(
+            f"{new.name!r} has new blocks, which can start as the identity only with the unit "
+            "residual and a residual_scale other than none"
+        )
     state = network.state_dict()  # shares its storage with the network
     for name, tensor in origin.state_dict().items():
         if state[name].shape == tensor.shape:  # other shapes belong to the heads, copied below

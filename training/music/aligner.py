@@ -3,7 +3,8 @@
 First, dynamic time warping compares piano rolls of the written notes with the model's frame and
 onset probabilities. (librosa's version would add a dependency on numba for one recursion.) Then
 chords, i.e. notes at the same score time, move towards the detected onsets of their notes, and with
-nearby chords. Finally, each note moves to the likeliest onset of its pitch near its chord.
+nearby chords. Finally, each note whose onset is detected moves to the likeliest onset of its
+pitch near its chord.
 """
 
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
 
 
 def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
-    """Return the score's notes at their detected times.
+    """Return the score's notes at their times in the recording.
 
     Args:
         score: notes at the times of the score.

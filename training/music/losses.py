@@ -136,8 +136,8 @@ class Teacher:
     targets has the effect of mixing losses, because cross-entropy is linear in its target."""
 
     def __init__(self, config: DistillationConfig, student: ModelConfig) -> None:
-        """Load the teacher. Raises WeightsError if the weights do not exist, and ValueError if the
-        teacher needs more context than the student, or another sample rate."""
+        """Load the teacher. Raises WeightsError if the weights cannot be loaded, and ValueError if
+        the teacher needs more context than the student, or another sample rate."""
         self._share = config.share
         self._network = storage.load(config.teacher, dtype=torch.float32)
         self._device: torch.device | None = None

@@ -25,7 +25,7 @@ DEFINITIONS = {
     "onset_f1": "F1 of notes with the same pitch and an onset within 50 ms (mir_eval)",
     "onset_offset_f1": "like onset_f1, and offsets match within 50 ms or 20 % of the duration",
     VELOCITY_FIGURE: "like onset_f1, and scaled velocities match within 10 % (mir_eval)",
-    INSTRUMENT_FIGURE: "fraction of correct instruments among the notes matched by pitch and onset",
+    INSTRUMENT_FIGURE: "fraction of correct instruments among matched notes with known instruments",
     DELAY_FIGURES[0]: f"{_DELAY}median over the matched notes",
     DELAY_FIGURES[1]: f"{_DELAY}95th percentile over the matched notes",
 }

@@ -47,7 +47,7 @@ def address_to_open(host: str, port: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m service") -> int:
-    """Run the service until a signal stops it. Return the exit status."""
+    """Run the service until a signal or a load error stops it. Return the exit status."""
     if hasattr(signal, "SIGHUP"):  # not on Windows
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server starts and handles it
     settings = read_settings(arguments, prog)

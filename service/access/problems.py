@@ -96,5 +96,6 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:
     """Return the subprotocol to accept, or None. A browser that offers subprotocols requires that
-    the server accepts one. The server never accepts the token, which is also offered as one."""
+    the server accepts one. The server never accepts the token, which is also offered as a
+    subprotocol."""
     return SUBPROTOCOL if SUBPROTOCOL in websocket.scope["subprotocols"] else None

@@ -2,7 +2,7 @@
 
 Only containers and codecs of recordings are allowed: no playlists, devices, video decoders or
 references to other files. Encoders add samples before the sound. FFmpeg drops these samples if the
-container states their number; otherwise this module drops them.
+container states their number; otherwise this module drops them for MP3 and AAC.
 """
 
 import ctypes
@@ -76,7 +76,7 @@ class Container:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Raises ProtocolError if the file has no sound or an unsupported format."""
+        """Raises ProtocolError if the file has no sound or is not a readable audio file."""
         source = _WithoutHeaders(file)
         size = source.seek(0, io.SEEK_END)
         source.seek(0)
@@ -132,7 +132,7 @@ class Container:
             self._decoded_bytes += packet.size
             for frame in decoded:
                 if not MIN_SAMPLE_RATE_HZ <= frame.rate <= MAX_SAMPLE_RATE_HZ:
-                    # In a crafted file, each frame may have another rate, up to 2 GHz.
+                    # In a crafted file, each frame may have a different rate, up to 2 GHz.
                     self._report_corruption("a frame has an invalid sample rate")
                     continue
                 values = _values(frame)
@@ -243,7 +243,7 @@ class Container:
 
 
 class _WithoutHeaders:
-    """Binary file without the HTTP headers or ID3 tags that other programs put before its data."""
+    """Binary file without the HTTP headers or ID3 tags that some programs put before its data."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
@@ -274,7 +274,7 @@ class _WithoutHeaders:
 
 @cache
 def _limit_allocations() -> None:
-    """Limit the allocations of the FFmpeg that PyAV bundles. Has no effect on another FFmpeg."""
+    """Limit the allocations of the FFmpeg libraries that PyAV bundles. Has no effect on others."""
     for folder in ("av.libs", "av/.dylibs"):
         for path in Path(av.__file__).parents[1].joinpath(folder).glob("*avutil*"):
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
@@ -302,13 +302,13 @@ def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
 
 
 def _actual_codec(name: str, head: bytes) -> str:
-    """Return the codec of a file. FFmpeg reports another codec for some WAV files."""
+    """Return the codec of a file. FFmpeg reports a different codec for some WAV files."""
     if head[:4] == b"RIFX":
         return f"big-endian {name}"
     tag = head.find(b"fmt ") + 8
     extensible = int.from_bytes(head[tag : tag + 2], "little") == _EXTENSIBLE
-    # FFmpeg reads 32-bit samples with 24 valid bits as floats, as the first Adobe Audition wrote
-    # them. Files with an extensible header contain integers.
+    # FFmpeg reads 32-bit samples with 24 valid bits as floats, because the first version of Adobe
+    # Audition wrote floats. Files with an extensible header contain integers.
     return "pcm_s32le" if name == "pcm_f24le" and extensible else name
 
 

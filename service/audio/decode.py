@@ -42,7 +42,7 @@ class SampleArray:
 
 
 class _RateConverter:
-    """Converts samples between the sample rates of a file with FFmpeg. ``service.audio.resample``
+    """Uses FFmpeg to convert samples between the sample rates of a file. ``service.audio.resample``
     would import SciPy, for which the process that decodes a file has too little memory."""
 
     def __init__(self, input_rate_hz: int, output_rate_hz: int) -> None:

@@ -1,7 +1,7 @@
-"""Warns of live audio that is not the PCM that its client announced.
+"""Warns about live audio that is not the PCM that its client announced.
 
-``protocol.options`` rejects FLAC, Ogg, WebM, MP4 and tagged MP3 by their first bytes. This module
-only warns about headers of PCM files, and about white noise, which may be compressed data.
+The service rejects FLAC, Ogg, WebM, MP4 and tagged MP3 by their first bytes (``file_format``). This
+module only warns about headers of PCM files, and about white noise, which may be compressed data.
 """
 
 import numpy as np

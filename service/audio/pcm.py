@@ -125,7 +125,8 @@ class PcmDecoder:
 
 class Downmix:
     """Mixes channels to mono. The result does not depend on the sizes of chunks, bit for bit. In a
-    recording the output is delayed by two blocks, and ``finish`` returns the rest.
+    recording with several channels the output is delayed by two blocks, and ``finish`` returns the
+    rest.
 
     Attributes:
         position: index of the next sample.
@@ -149,7 +150,7 @@ class Downmix:
 
     def restart_position(self, sample: int) -> tuple[int, Mix]:
         """Return the position and the mix with which a new mixer returns the same samples from
-        ``sample`` on. ``sample`` must be less than 40 s old."""
+        ``sample`` on. ``sample`` must be at most 39.8 s old."""
         start = max(0, sample // self._block - 1) * self._block
         back = (self.position - start) // self._block
         return start, self._mixes[max(-len(self._mixes), -1 - back)]

@@ -5,9 +5,9 @@ times of the output samples:
 
     y[i] = sum over n of h(n / f_in - i / f_out) x[n],    |n - i f_in / f_out| <= reach
 
-For an output rate of 11,025 Hz the filter is flat up to 4.5 kHz, above the highest note of a piano,
-and attenuates by 70 dB above 6.5 kHz. Aliases fall above 4.5 kHz or are attenuated by 70 dB. The
-delay is half of the filter's length: 1.1 ms.
+For an output rate of 11,025 Hz and a higher input rate, the filter is flat up to 4.5 kHz, above the
+highest note of a piano, and attenuates by 70 dB above 6.5 kHz. Aliases fall above 4.5 kHz or are
+attenuated by 70 dB. The delay is half of the filter's length: 1.1 ms.
 
 Each output sample is the same sum in the same order, bit for bit, regardless of the sizes of the
 chunks and of the sample at which the resampler starts. (The output of soxr depends on where it
@@ -142,8 +142,8 @@ def filter_taps(ratio: RateRatio) -> NDArray[np.float32]:
     """Return the taps of the filter, [phases, 2 * reach]. A phase is the position of an output
     sample between two input samples. For output sample i, column k is the weight of input sample
     floor(i * down / up) + 1 - reach + k."""
-    # SciPy takes a second and 50 MiB, so processes that do not resample omit it. Workers import it
-    # at their start (model/fast/filters.py).
+    # The import of SciPy takes a second and 50 MiB, so processes that do not resample avoid it.
+    # Workers import SciPy when they start (model/fast/filters.py).
     from scipy.signal import firwin, kaiser_beta
 
     phases = min(ratio.up, MAX_PHASES)

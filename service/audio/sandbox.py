@@ -43,7 +43,7 @@ except ImportError:  # Windows
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
 DECODER_NICE = 10  # niceness of a child, so that live streams have a higher priority
-STALL_S = 10.0  # maximum time without a packet from a child
+STALL_S = 10.0  # maximum time without data from a child
 PROGRESS_S = 1.0  # minimum interval of packets that only report progress
 MAX_PACKET_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"

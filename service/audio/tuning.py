@@ -3,9 +3,9 @@
 In another tuning, all notes deviate by about the same number of cents from the network's pitches.
 Each block of audio yields a vector: the mean of exp(2 pi i deviation / 100 cents) over its spectral
 peaks, weighted by their amplitudes. The angle of the leaky sum of these vectors gives the deviation
-of the performance. The sum is longer if the vectors agree. The network then uses filters that are
-``shift`` bins higher, so that the remaining deviation is at most half a bin, or 24 cents near +-50
-cents (a bin is 33 cents, with three bins per semitone)::
+of the performance. The sum is longer if the vectors agree. Once it is long enough, the network uses
+filters that are ``shift`` bins higher, so that the remaining deviation is at most half a bin, or 24
+cents near +-50 cents (a bin is 33 cents, with three bins per semitone)::
 
     deviation  -50        -43         -17          0          17          43         50 cents
     shift         -1 or 1  |    -1     |           0          |     1     |  -1 or 1
@@ -29,8 +29,8 @@ from service.protocol.checkpoint import Tuning
 CONCERT_HZ = 440.0
 BLOCK = 4096  # samples at the model's rate per estimate; 372 ms at 11,025 Hz
 TOLERANCE_CENTS = 17.0  # remaining deviation (half a bin) above which the shift changes
-# The same limit if the new shift would assign the notes to neighbouring pitches. A performance
-# halfway between two pitches keeps its pitches until it drifts by 7 cents more.
+# Limit that applies instead if the new shift would assign the notes to neighbouring pitches. A
+# performance halfway between two pitches keeps its pitches until it drifts by 7 cents more.
 WRAP_TOLERANCE_CENTS = 24.0
 _DECAY = 0.97  # factor of the sum per block: the last 8.5 s have half of the total weight
 # Minimum length of the sum, in total and per block, at which the shift may change. Instruments

@@ -1,4 +1,4 @@
-"""Counts the available cores and workers, and loads weights on a device.
+"""Determines the numbers of cores and workers, and loads weights on a device.
 
 The functions import torch only when they need it: the import takes a second and 0.2 GB of memory.
 """
@@ -87,7 +87,7 @@ def check_device(device: str) -> None:
     kind, _, number = device.partition(":")
     count = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= count:
-        raise ValueError(f"{device!r} is not available: torch detects {count} CUDA devices")
+        raise ValueError(f"{device!r} is not available (CUDA devices detected: {count})")
 
 
 def pick_device(device: str) -> str:

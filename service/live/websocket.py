@@ -184,7 +184,7 @@ class Connection:
 
     def _open(self, start: Start) -> SessionProxy:
         """Open the session at a worker. If an older connection has the session, end it and release
-        its slot. Raises ProtocolError if options conflict, or without a free slot or a worker."""
+        its slot. Raises ProtocolError if options conflict, or if no slot or worker is available."""
         service, settings = self._service, self._settings
         options, resume = start.options(StreamOptions()), start.resume
         session_id = resume.session_id if resume else secrets.token_hex(8)
@@ -307,7 +307,7 @@ class Connection:
         reader.cancel()
 
     def _next_limit(self) -> tuple[float, ProtocolError]:
-        """Return the seconds until the session ends if no message arrives, and its error then."""
+        """Return the seconds until the next limit if no message arrives, and the limit's error."""
         code, idle_s = ErrorCode.IDLE_TIMEOUT, self._settings.idle_timeout_s
         no_message = ProtocolError(code, f"no message for {idle_s:g} s")
         no_audio = ProtocolError(code, f"no audio for {MAX_KEEPALIVE_S:g} s")

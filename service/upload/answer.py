@@ -50,8 +50,8 @@ UploadItem = RecordingItem | UploadMidi
 class UploadLog:
     """Results of an upload, for its log line, metrics and response.
 
-    ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or did not read.
-    ``received`` is the number of bytes of the request body.
+    ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or did not read
+    during the transcription. ``received`` is the number of bytes of the request body.
     """
 
     outcome: str = "vanished"
@@ -134,7 +134,7 @@ async def write_lines(
     description: dict[str, Any],
     updates: bool,
 ) -> AsyncIterator[str]:
-    """Yield the lines of an NDJSON response. Close ``held`` before the last lines, which releases
+    """Yield the lines of an NDJSON response. Before the last lines, close ``held``. This releases
     the upload's slot, so that the client can send another recording immediately after `done`."""
     step: list[UploadItem] | None = first
     problem: ProtocolError | None = None

@@ -9,7 +9,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 from service.state import ServiceState
 
 # Minimum mean rate: 16 kbit/s, the rate of strongly compressed audio. The first ``idle_timeout_s``
-# does not count.
+# seconds do not count.
 MIN_BYTES_PER_S = 2000
 
 

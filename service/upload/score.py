@@ -130,9 +130,9 @@ async def render_score(
     form: str,
     width: int = 0,
 ) -> bytes | dict[str, Any]:
-    """Render a score in a separate process. If it takes too long, the client disconnects or the
-    service drains, kill the process and raise ProtocolError. Also raises ProtocolError if the
-    score extra is missing."""
+    """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
+    too long, the client disconnects, or the service drains. Also raises ProtocolError if the score
+    extra is missing."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:

@@ -201,8 +201,8 @@ class WorkerPool:
     """Workers, each with a copy of the model; also an ``InferenceEngine`` for recordings.
 
     Use a pool only in the event loop of ``start``, except ``submit``, which is thread-safe.
-    ``start`` sets the model's ``config`` and ``card``, ``device``, ``workers``, their number, and
-    ``window_s``, the time in s per window of a full batch in the warm-up.
+    ``start`` sets the model's ``config`` and ``card``, the ``device``, the number of ``workers``,
+    and ``window_s``: the time in s per window of a full batch in the warm-up.
     """
 
     def __init__(

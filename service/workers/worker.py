@@ -76,7 +76,7 @@ class Ping(NamedTuple):
 
 
 class ModelLoaded(NamedTuple):
-    """The worker is ready. ``window_s`` is the time per window of a full batch in the warm-up."""
+    """The worker is ready. ``window_s``: time in s per window of a full batch in the warm-up."""
 
     config: ModelConfig
     card: Mapping[str, Any]
@@ -85,7 +85,7 @@ class ModelLoaded(NamedTuple):
 
 
 class SegmentResult(NamedTuple):
-    """A slot has all probabilities of its segment, or the model has failed."""
+    """A slot has all probabilities of its segment, or the segment has failed."""
 
     slot: int
     error: EngineError | None = None
@@ -155,14 +155,14 @@ class Worker:
         self._settings = TrackerSettings.from_card(model.card)
         self._memory = SegmentMemory(memory, model.config)
         self._sessions: dict[int, LiveSession] = {}
-        self._queue: deque[LiveSession] = deque()  # sessions with pending windows, oldest first
+        self._queue: deque[LiveSession] = deque()  # with pending windows, longest wait first
         self._jobs: deque[_Job] = deque()
         self._replies: list[object] = []
         self._polled_s = 0.0
 
     @property
     def poll_timeout_s(self) -> float | None:
-        """Maximum time to wait for a message in s. None means to wait until one arrives."""
+        """Maximum time in s to wait for a message. None means to wait until one arrives."""
         if self._queue or self._jobs:
             return 0
         return POLL_INTERVAL_S if self._sessions else None
@@ -245,7 +245,7 @@ class Worker:
         try:
             probabilities = self._runner.predict(rows, positions)
         except Exception:
-            logger.exception("the model failed on a batch of %d windows", len(rows))
+            logger.exception("the model failed on a batch: windows=%d", len(rows))
             self._replies.append(BatchTiming("live", 0, 0.0, 0.0))
             for session, _ in sessions:
                 self._fail(session)
@@ -260,9 +260,9 @@ class Worker:
         self._replies.append(BatchTiming("live", len(rows), model_s, total_s, is_busy))
 
     def _next_batch(self, now_s: float) -> tuple[list[tuple[LiveSession, int]], list[Any], slice]:
-        """Take the next windows of the sessions that have waited longest. All of them must be read
-        at the same positions. Return the sessions with their numbers of windows, the runner's rows,
-        and the positions."""
+        """Take the next windows of the sessions that have waited longest. All of them must use the
+        same positions. Return the sessions with their numbers of windows, the runner's rows, and
+        the positions."""
         batch: list[tuple[LiveSession, int]] = []
         rows: list[Any] = []
         positions = slice(0)

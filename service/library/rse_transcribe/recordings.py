@@ -73,8 +73,9 @@ class Transcriber:
     def __init__(
         self, *, model: Model = "auto", device: str = "auto", worker_processes: int = 0
     ) -> None:
-        """Raises ValueError if the weights or the device do not exist, EngineError or OSError if a
-        process fails to start, and RuntimeError if this process was forked (``transcribe``).
+        """Raises ValueError if the weights are missing or corrupt or the device does not exist,
+        EngineError or OSError if a process fails to start, and RuntimeError if this process was
+        forked (see ``transcribe``).
 
         worker_processes: maximum number of processes. With 0 or 1, threads compute the recordings.
             On Linux and macOS, two or more processes compute them instead if the network runs on
@@ -197,9 +198,9 @@ def transcribe(
     Raises:
         OSError: the file cannot be opened.
         IncompleteError: a ValueError; part of the audio is corrupt.
-        ValueError: there is no audio, samples have another type or shape or no sample rate, a file
-            is in text mode, the weights, the device or an instrument do not exist, or a number is
-            out of range.
+        ValueError: the recording has no audio or an unsupported format; samples have another type
+            or shape, or no sample rate; a file is in text mode; the weights are missing or corrupt;
+            the device or an instrument does not exist; or a number is out of range.
         RuntimeError: the model failed, or this process was forked after its parent opened a
             transcriber or a stream.
     """

@@ -45,11 +45,15 @@ def websocket_url(url: str) -> str:
 
     ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all become
     ``ws://host:8000/ws/transcribe``. The address may have a path. Raises ValueError if the host is
-    missing, or the scheme is not ws, wss, http or https.
+    missing, the port is invalid, or the scheme is not ws, wss, http or https.
     """
     parts = urlsplit(url if "://" in url else f"ws://{url}")
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-    if parts.scheme not in schemes or not parts.hostname:
+    try:
+        is_valid = parts.scheme in schemes and parts.hostname and parts.port != 0
+    except ValueError:  # the port is not a number up to 65535
+        is_valid = False
+    if not is_valid:
         raise ValueError(f"invalid service address: {url!r}")
     path = parts.path.rstrip("/").removesuffix(WEBSOCKET_PATH) + WEBSOCKET_PATH
     return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))

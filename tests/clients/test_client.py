@@ -231,7 +231,7 @@ def test_service_addresses_become_websocket_urls(address: str, expected: str) ->
     assert websocket_url(address) == expected
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "http://", ""])
+@pytest.mark.parametrize("url", ["ftp://host", "http://", "", "ws://host:99999", "host:eight"])
 def test_invalid_addresses_are_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="invalid service address"):
         websocket_url(url)

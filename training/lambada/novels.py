@@ -8,6 +8,7 @@ are in lower case. Here tokens preserve their case, which distinguishes names fr
 import lzma
 import re
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -171,5 +172,5 @@ def _texts(path: Path) -> Iterator[str]:
                 content = archive.extractfile(member)
                 if content is not None and member.name.endswith(".txt"):
                     yield content.read().decode("utf-8", errors="replace")
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
         raise TextError(f"cannot read {path}: {error}") from error

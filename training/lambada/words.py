@@ -44,9 +44,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Load a saved vocabulary. Raises OSError, and ValueError if it is not JSON."""
+        """Load a saved vocabulary. Raises OSError, and ValueError if it is invalid."""
         data = json.loads(path.read_text(encoding="utf-8"))
-        return cls(tuple(data["words"]), frozenset(data["names"]))
+        try:
+            return cls(tuple(data["words"]), frozenset(data["names"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a saved vocabulary") from error
 
 
 SEED = 0  # seed of the vectors of special symbols

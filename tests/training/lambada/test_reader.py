@@ -102,3 +102,11 @@ def test_answers_are_correct_at_any_position() -> None:
     longer = ["ada", *["said"] * 9, "ada"]
     assert Reader(pointer, VOCABULARY, 8, votes=0).right([longer]).tolist() == [True]
     assert pointer.seen.shape == (1, 16)
+
+
+def test_invalid_vocabulary_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "words.json"
+    for text in ("[]", '{"words": ["owl"]}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="is not a saved vocabulary"):
+            Vocabulary.load(path)

@@ -14,6 +14,7 @@ from scipy import signal
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
+from training.music.recordings import read_audio
 from training.music.synth import noise
 from training.music.synth.bank import read_index
 
@@ -252,7 +253,7 @@ def load_rooms(folder: Path) -> tuple[Room, ...]:
     for entry in read_index(folder / "rooms.json")["rooms"]:
         if entry["kind"] == "piano body":
             continue
-        response, _ = soundfile.read(folder / entry["file"], dtype="float32")
+        response, _ = read_audio(folder / entry["file"])
         reflections = response[entry["direct_sample"] :][: int(LONGEST_S * SAMPLE_RATE)].copy()
         reflections[: int(0.0025 * SAMPLE_RATE)] = 0  # an impulse will replace the direct sound
         fade = min(len(reflections), int(0.25 * SAMPLE_RATE))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import soxr
 from numpy.typing import NDArray
 
@@ -19,6 +18,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from model.storage import replace_file
 from training.arrays import F32, I64
+from training.music.recordings import read_audio
 
 _CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
 _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
@@ -93,7 +93,8 @@ class Bank:
 
 def load_bank(folder: Path, cache: Path) -> Bank:
     """Open the bank in ``folder``. On first use, decode it and write it to ``cache``. Raises
-    OSError for missing files, and ValueError for sounds that are not at SAMPLE_RATE."""
+    OSError for missing indexes, and ValueError for sounds that are unreadable or not at
+    SAMPLE_RATE."""
     index = read_index(folder / "bank_index.json")
     key = hashlib.sha256((folder / "bank_index.json").read_bytes() + bytes([CACHE_VERSION]))
     samples_path, notes_path = (
@@ -124,7 +125,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
     notes: dict[str, Any] = {}
     position = 0
     for name, entry in index["instruments"].items():
-        audio, rate = soundfile.read(folder / entry["file"], dtype="float32")
+        audio, rate = read_audio(folder / entry["file"])
         if rate != SAMPLE_RATE:
             raise ValueError(f"{entry['file']} is at {rate} Hz, not {SAMPLE_RATE} Hz as indexed")
         notes[name] = []

@@ -5,12 +5,12 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 from scipy import fft
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, Rng
+from training.music.recordings import read_audio
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
@@ -98,7 +98,7 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
     backgrounds = Backgrounds()
     if not (folder / "noise.json").exists():
         return backgrounds
-    read = cache(lambda name: soundfile.read(folder / name, dtype="float32")[0])
+    read = cache(lambda name: read_audio(folder / name)[0])
     for entry in read_index(folder / "noise.json")["segments"]:
         file, words = PurePosixPath(entry["file"]).stem, entry["name"].split("_")
         if held_out != any(word in words or word == file for word in HELD_OUT):

@@ -9,13 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 from scipy import signal
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, next_of_same_pitch, with_pedal
+from training.music.recordings import read_audio
 
 FREE_DEPTH, HELD_DEPTH = 0.2, 0.85
 """Pedal depths, 0 to 1. Dampers rest fully on the strings up to the first depth, and do not touch
@@ -239,7 +239,7 @@ def load_mechanics(folder: Path) -> Mechanics | None:
         return None
     noises: Mechanics = {}
     for entry in json.loads(index.read_text())["sets"].values():
-        audio, _ = soundfile.read(folder / entry["file"], dtype="float32")
+        audio, _ = read_audio(folder / entry["file"])
         for note in entry["notes"]:
             sound = audio[note["start"] : note["start"] + note["length"]]
             peak = np.float32(max(1e-6, float(np.abs(sound).max())))

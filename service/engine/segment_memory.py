@@ -1,7 +1,7 @@
 """Shared memory in which a worker returns the probabilities of segments to the service.
 
-A minute of audio has up to 100 MB of probabilities. Through a socket, they would take a quarter of
-the service's computing time.
+A minute of audio has 64 MB of probabilities with the 24 outputs of `live`. Through sockets, the
+transcription of recordings took a fifth to a third longer.
 """
 
 import math

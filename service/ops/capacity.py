@@ -25,9 +25,8 @@ MAX_LOAD = 0.75
 MAX_LOAD_ONE_SESSION = 0.85  # maximum predicted share of a worker's time that one session uses
 SESSION_WINDOWS_PER_S = 2.0  # cost of a session's socket and audio in windows per second
 TRACKING_S = 0.0012  # estimated time in s to track the notes of a window, absent in the warm-up
-MAX_RISE = (
-    4.0  # maximum ratio of a measured cost to the average: a pause of the machine counts less
-)
+# Maximum ratio of a measured cost to the average, because the machine may pause during a batch.
+MAX_RISE = 4.0
 MEMORY_WINDOWS = 500  # number of windows in the moving average of the cost: 23 s of one session
 
 _ROUNDING = 1e-6  # tolerance of sums of sizes

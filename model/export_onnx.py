@@ -94,11 +94,11 @@ class StepGraph(nn.Module):
             ValueError: the step does not fit into a window, or the network has no filterbank.
         """
         super().__init__()
-        newest = FRAMES - lookahead_hops
-        if lookahead_hops < 1 or not 1 <= block_frames <= newest + 1:
+        newest, minimum = FRAMES - lookahead_hops, transcriber.config.min_lookahead_hops
+        if lookahead_hops < minimum or not 1 <= block_frames <= newest + 1:
             raise ValueError(
-                f"a look-ahead of {lookahead_hops} hops and blocks of {block_frames} frames do not "
-                f"fit into a window of {FRAMES} frames"
+                f"a look-ahead of {lookahead_hops} hops (at least {minimum}) and blocks of "
+                f"{block_frames} frames do not fit into a window of {FRAMES} frames"
             )
         if not isinstance(transcriber.network, FilterbankNetwork):
             raise ValueError("only networks with a filterbank can be exported")

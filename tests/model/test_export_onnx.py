@@ -91,7 +91,12 @@ def test_steps_of_other_networks_and_block_sizes(export_onnx: ModuleType) -> Non
 
 
 @pytest.mark.parametrize(
-    ("config", "lookahead", "message"), [(STRIDED, 9, "filterbank"), (FILTERBANK, 64, "do not fit")]
+    ("config", "lookahead", "message"),
+    [
+        (STRIDED, 9, "filterbank"),
+        (FILTERBANK, 64, "do not fit"),
+        (FILTERBANK, FILTERBANK.min_lookahead_hops - 1, "at least"),
+    ],
 )
 def test_unsupported_networks_and_lookaheads_are_rejected(
     export_onnx: ModuleType, config: ModelConfig, lookahead: int, message: str

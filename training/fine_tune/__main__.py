@@ -135,7 +135,9 @@ def fine_tune(options: argparse.Namespace) -> None:
     resumed with other recordings, whose split could test the weights on their training data."""
     initial = load(options.model, dtype=torch.float32)
     if not {"frame", "onset"} <= set(initial.config.heads):
-        raise WeightsError(f"{options.model} has no onset head: fine-tune live, light or accurate")
+        raise WeightsError(
+            f"{options.model} lacks a frame or onset head: fine-tune live, light or accurate"
+        )
     with LocalEngine(initial) as computer:
         collection = read_folder(options.folder, computer, options.labels)
     print(collection.table(), flush=True)

@@ -106,12 +106,12 @@ def read_folder(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> Use
     for recording in tqdm(collection.recordings, "reading", unit="recording"):
         try:
             result.recordings.append(_checked(recording, computer, kind))
-        except (UnfitError, ProtocolError) as error:
+        except (OSError, UnfitError, ProtocolError) as error:
             result.left_out[recording.name] = str(error)
     for path in collection.unlabelled:
         try:
             result.unlabelled.append(_at_model_rate(*_decoded(path)))
-        except ProtocolError as error:
+        except (OSError, ProtocolError) as error:
             result.left_out[path.name] = str(error)
     return result
 

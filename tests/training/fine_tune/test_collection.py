@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,24 @@ def test_performance_labels_and_scores_are_distinguished(folder: Path) -> None:
         assert reason in collection.left_out[name]
         assert f"left out: {collection.left_out[name]}" in table
     assert "labels shifted by -" in table
+
+
+def test_recordings_that_cannot_be_opened_are_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_path = Path.open
+
+    def open_unless_forbidden(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name in ("fits.mp3", "bare.wav"):
+            raise PermissionError(f"no permission: {path.name}")
+        return open_path(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", open_unless_forbidden)
+    with LocalEngine(FakeTranscriber()) as engine:
+        collection = read_folder(folder, engine)
+    assert collection.left_out["fits"] == "no permission: fits.mp3"
+    assert collection.left_out["bare.wav"] == "no permission: bare.wav"
+    assert len(collection.recordings) == 3
 
 
 def own_recording(name: str, seconds: float, pitch: float = 69) -> UserRecording:

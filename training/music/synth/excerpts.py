@@ -91,7 +91,7 @@ def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
     return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
 
 
-CHOIR = 0.15  # probability that several parts are sung, if a score is sung without accompaniment
+CHOIR = 0.15  # probability that several parts of a score are sung, if there is no accompaniment
 
 
 class ExcerptBuilder:
@@ -132,12 +132,13 @@ class ExcerptBuilder:
     def render_singing(self, accompanied: bool) -> Rendered:
         """Render a singer, with or without accompaniment, or sometimes up to four singers."""
         rng = self.rng
-        if not accompanied and rng.random() > CHOIR and rng.random() < 0.5:  # without a score
+        in_parts = not accompanied and rng.random() < CHOIR
+        if not accompanied and not in_parts and rng.random() < 0.5:  # without a score
             return self._sing(random_melody(self.seconds, rng), alone=True)
         piece = random_piece(self.sources.groups, rng)
         notes, pedal = self._perform(piece)
         parts = np.unique(notes.part)
-        if not accompanied and len(parts) > 1 and rng.random() < CHOIR:
+        if in_parts and len(parts) > 1:
             sung = rng.permutation(parts)[:4]
             choir, *others = [self._sing(line(notes.where(notes.part == part))) for part in sung]
             for singer in others:

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from ssl import create_default_context
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -15,7 +15,7 @@ import numpy as np
 from model.config import PITCHES
 from rse_transcribe.recordings import IncompleteError, open_file, progress_bar
 from rse_transcribe.transcription import Transcription
-from service.notes.events import BendEvent, NoteEvent, PedalEvent
+from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
 from service.protocol.command_line import api_key
 from service.protocol.server_messages import Totals
@@ -92,14 +92,15 @@ def _collect(
             case "started":
                 started = message
             case "note_on":
-                collector.add([NoteEvent("note_on", **message)])
+                collector.add([NoteEvent("note_on", **_values(NoteEvent, message))])
             case "note_off" | "note_update" as kind:  # these have fewer fields than note_on
                 (on,) = (n for n in collector.sounding if n.note_id == message["note_id"])
-                collector.add([replace(on, kind=kind, **message)])
+                collector.add([replace(on, kind=kind, **_values(NoteEvent, message))])
             case "note_bend":
-                collector.add([BendEvent(**{**message, "cents": tuple(message["cents"])})])
+                message["cents"] = tuple(message["cents"])
+                collector.add([BendEvent(**_values(BendEvent, message))])
             case "pedal":
-                collector.add([PedalEvent(**message)])
+                collector.add([PedalEvent(**_values(PedalEvent, message))])
             case "progress":
                 on_progress(message["fraction"] or 0.0)
             case "error":
@@ -116,6 +117,13 @@ def _collect(
                     raise IncompleteError(error, transcription)
                 return transcription
     raise ServiceError(error or "the service closed the connection")
+
+
+def _values(event: type[Event], message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a message for the fields of an event, without ``kind``. A newer service
+    may send more fields."""
+    names = {field.name for field in fields(event)} - {"kind"}
+    return {name: value for name, value in message.items() if name in names}
 
 
 def _request(

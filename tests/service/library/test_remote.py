@@ -3,6 +3,7 @@
 import errno
 import http
 import io
+import json
 import re
 import socket
 import threading
@@ -18,6 +19,7 @@ import soundfile
 
 from rse_transcribe import command, remote
 from service.access.keys import hash_key
+from service.notes.events import PedalPress
 from tests.clients.fake_service import unused_address
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody
@@ -205,6 +207,35 @@ def test_messages_arrive_as_the_service_sends_them(monkeypatch: pytest.MonkeyPat
     (request,) = requests
     assert request.startswith(b"POST /base/transcribe?bends=true&answer=ndjson&updates=true HTTP")
     assert b"grown" in request
+
+
+def test_fields_of_a_newer_service_are_ignored() -> None:
+    note = {"note_id": 0, "pitch": 60, "frame": 2, "time_s": 0.25, "kind": "new", "new": 1}
+    onset = {"velocity": 64, "confidence": 0.5, "instrument": "piano"}
+    totals = {"notes": 1, "frames": 9, "audio_s": 1.0, "received_samples": 9, "dropped_samples": 0}
+    messages = [
+        {"type": "started", "title": "song", "new": 1},
+        {"type": "pedal", "down": True, "frame": 1, "time_s": 0.125, "kind": "new", "new": 1},
+        {"type": "note_on", **note, **onset},
+        {"type": "new", "new": 1},
+        {"type": "note_update", **note, "instrument": "organ", "instrument_probability": 0.75},
+        {"type": "note_bend", **note, "cents": [1.5]},
+        {"type": "note_off", **note, "frame": 4, "time_s": 0.5},
+        {"type": "pedal", "down": False, "frame": 4, "time_s": 0.5, "new": 1},
+        {"type": "done", "totals": totals | {"new": 1}, "new": 1},
+    ]
+    body = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+    def respond(connection: socket.socket) -> None:
+        read_chunked(connection)
+        connection.sendall(HEAD % (b"200 OK", b"") + body)
+
+    with scripted_service(respond) as url:
+        result = remote.transcribe(io.BytesIO(b"song"), url, {}, print).performance
+    (sounded,) = result.notes
+    assert (sounded.pitch, sounded.onset_s, sounded.offset_s) == (60, 0.25, 0.5)
+    assert (sounded.instrument, sounded.bends) == ("organ", (1.5,))
+    assert result.pedal == [PedalPress(0.125, 0.5)]
 
 
 def test_connection_that_breaks_is_reported() -> None:

@@ -16,6 +16,7 @@ from rse_transcribe.arguments import (
     float_format,
     instrument_names,
 )
+from service.audio.pcm import BadAudioError
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
@@ -105,27 +106,37 @@ class Stream:
             ValueError: the block is not an array of samples, or a sample is NaN, infinite or far
                 above full scale. After an invalid sample, only ``finish`` and ``close`` work.
             RuntimeError: the model failed, an earlier block failed, the stream was finished or
-                closed, or this process was forked.
+                closed, or this process was forked. After a failed or interrupted block, only
+                ``finish`` and ``close`` work.
         """
         self._check("push")
         samples = as_float(block)
         self._state = "failed"  # until the block has been processed
-        self._stream.feed_samples(samples)
+        try:
+            self._stream.feed_samples(samples)
+        except BadAudioError:
+            self._state = "ended"  # the earlier samples are intact
+            raise
         events = self._process_pending()
         self._state = "open"
-        return events
+        return self._requested(events)
 
     def finish(self) -> list[Event]:
         """Transcribe the rest of the audio and end all notes. Return the last events. A second call
-        returns none. Raises RuntimeError if the model fails, the stream was closed, or this process
-        was forked."""
+        returns none. If the model failed or a call was interrupted, only end the sounding notes, at
+        the last decided frame. Raises RuntimeError if the model fails, the stream was closed, or
+        this process was forked."""
         if self._state == "finished":
             return []
         self._check("finish")
-        self._stream.end()
-        events = self._process_pending(finish=True)
+        if self._state == "failed":  # windows are missing, so later ones would get wrong times
+            events = self._stream.close()
+        else:
+            self._state = "failed"
+            self._stream.end()
+            events = self._process_pending() + self._stream.finish()
         self._state = "finished"
-        return events
+        return self._requested(events)
 
     def close(self) -> None:
         """Close the stream. Call ``finish`` first, or sounding notes are lost. Idempotent."""
@@ -133,16 +144,18 @@ class Stream:
             self._state = "closed"
         self._engine.close()
 
-    def _process_pending(self, finish: bool = False) -> list[Event]:
+    def _process_pending(self) -> list[Event]:
         events: list[Event] = []
         while (due := self._stream.next_windows()) is not None:
             events += self._stream.process_predictions(self._engine.compute(self._features, due))
-        events += self._stream.finish() if finish else []
+        return events
+
+    def _requested(self, events: list[Event]) -> list[Event]:
         return [event for event in events if self._updates or not is_optional_event(event)]
 
     def _check(self, call: str) -> None:
         check_not_forked()
-        if self._state == "failed" and call == "push":
+        if self._state in ("failed", "ended") and call == "push":
             raise RuntimeError("the stream failed at an earlier block; it can only be finished")
         if self._state in ("finished", "closed"):
             raise RuntimeError(f"the stream is {self._state}")

@@ -1,14 +1,16 @@
 """Tests of the library's ``Stream``."""
 
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from rse_transcribe import Stream
 from rse_transcribe import transcribe as transcribe_recording
+from service.engine.local import LocalEngine
 from service.notes.events import Event
+from service.stream.windows import EngineError
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (
     PITCHES,
@@ -112,6 +114,33 @@ def test_bad_block_is_rejected_and_nan_ends_the_audio() -> None:
         with pytest.raises(RuntimeError, match="it can only be finished"):
             stream.push(melody())
         assert events + stream.finish() == push_blocks(1000)
+
+
+@pytest.mark.parametrize("error", [EngineError, KeyboardInterrupt])
+@pytest.mark.parametrize("call", ["push", "finish"])
+def test_finish_after_a_failure_only_ends_sounding_notes(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException], call: str
+) -> None:
+    def fail_once(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise error
+
+    first, rest = np.split(melody(), [int(0.5 * RATE_HZ)])  # the first note is sounding
+    if call == "finish":
+        first, rest = np.concatenate([first, rest]), rest[:0]
+    expected = [event for event in push_blocks(1000) if event.time_s < len(first) / RATE_HZ]
+    with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
+        events = stream.push(first)
+        monkeypatch.setattr(LocalEngine, "compute", fail_once)
+        with pytest.raises(error):
+            stream.push(rest) if len(rest) else stream.finish()
+        with pytest.raises(RuntimeError, match="it can only be finished"):
+            stream.push(first)
+        last = stream.finish()
+        assert stream.finish() == []
+    assert events == expected[: len(events)]
+    assert [event.kind for event in events + last] == ["note_on", "note_off"] * len(stream.notes)
+    assert last[0].time_s <= len(first) / RATE_HZ
 
 
 @pytest.mark.parametrize(

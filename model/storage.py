@@ -122,7 +122,7 @@ def fastest_dtype(device: torch.device) -> torch.dtype:
         case "cuda":
             native = torch.cuda.is_bf16_supported(including_emulation=False)
         case "cpu":
-            capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+            capabilities = torch.cpu.get_capabilities()
             native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
             native = native and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "DEFAULT")
         case _:

@@ -92,6 +92,6 @@ def test_bfloat16_requires_hardware_support(
     instruction_set: str,
     expected: torch.dtype,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instruction_set)
     assert fastest_dtype(torch.device("cpu")) == expected

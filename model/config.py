@@ -108,8 +108,9 @@ class StridedConfig:
 class FilterbankConfig:
     """Learnable constant-Q filterbank, harmonic stack and small convolutions."""
 
-    lookahead: Annotated[int, Field(ge=0, lt=1024, multiple_of=HOP)] = 512
-    """Number of samples that each kernel covers after the moment that its frame describes."""
+    lookahead: Annotated[int, Field(ge=0, le=512, multiple_of=HOP)] = 512
+    """Number of samples that each kernel covers after the moment that its frame describes. At most
+    the minimum look-ahead of streams (``service.protocol.options.MIN_LOOKAHEAD_HOPS``)."""
     channels: Count = 32  # output channels of every convolution
     convolutions: NonNegativeInt = 3  # number of 3 x 3 convolutions after the first convolution
 

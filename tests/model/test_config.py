@@ -39,6 +39,7 @@ def test_each_invalid_field_is_named(kind: type) -> None:
         (SYMBOLS, {"wings": 2}, "wings"),
         (LIVE, {"front_end": {"kind": "wavelet"}}, "wavelet"),
         (LIVE, {"front_end": {**LIVE.to_json()["front_end"], "octaves": 7}}, "octaves"),
+        (LIVE, {"front_end": {**LIVE.to_json()["front_end"], "lookahead": 640}}, "lookahead.*512"),
         (LIVE, {"colour": 3}, "colour"),
         (LIVE, {"heads": ["onset"]}, "frame"),
         (PAPER_TEXT, {"rse": {"maps": 1}}, "maps must be at least 2"),

@@ -183,7 +183,9 @@ class SandboxedDecoder:
         """End the child. Idempotent."""
         if self._packets < 0:
             return
-        if self.pid > 0:
+        # A child holds its end of the pipe until it exits. Then another process may get its ID.
+        has_exited = any(event & select.POLLHUP for _, event in self._poll.poll(0))
+        if self.pid > 0 and not has_exited:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
         os.close(self._packets)

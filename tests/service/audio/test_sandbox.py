@@ -23,12 +23,19 @@ from service.audio.sandbox import SandboxedDecoder
 from service.protocol.errors import ErrorCode, ProtocolError
 
 
-def write_stereo(path: Path) -> Path:
+def write_stereo(path: Path, samples: int = 30_000) -> Path:
     rng = np.random.default_rng(0)
     with soundfile.SoundFile(path, "w", 44_100, 2) as sound:
         sound.title = "Ωμέγα"
-        sound.write(rng.uniform(-0.5, 0.5, (30_000, 2)))
+        sound.write(rng.uniform(-0.5, 0.5, (samples, 2)))
     return path
+
+
+def wait_for_exit(pid: int) -> None:
+    deadline_s = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def write_m4a(path: Path, claimed_samples: int) -> Path:
@@ -141,10 +148,18 @@ def test_closing_early_stops_the_child(tmp_path: Path) -> None:
         decoder = SandboxedDecoder(file)
         decoder.close()
         decoder.close()
-    deadline_s = time.monotonic() + 60
-    while Path(f"/proc/{decoder.pid}").exists() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{decoder.pid}").exists()
+    wait_for_exit(decoder.pid)
+
+
+def test_process_that_reuses_the_id_of_a_finished_child_is_not_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    with write_stereo(tmp_path / "a.wav", samples=100).open("rb") as file:
+        with SandboxedDecoder(file) as decoder:
+            wait_for_exit(decoder.pid)  # the samples fit into the pipe
+            monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
+    assert not killed
 
 
 def test_killed_server_is_restarted(tmp_path: Path) -> None:

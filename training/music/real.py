@@ -11,7 +11,8 @@ one of these:
   ornament signs that the score does not write out. If it lists any, ``ornaments`` is true by
   default. The loss masks uncertain labels.
 - ``labels``: a list with a table of notes (``recordings.read_table``), and ``label_kind``. The loss
-  masks the edges of notes unless ``label_kind`` is "exact".
+  masks the edges of notes unless ``label_kind`` is "exact". ``instruments`` must contain a word of
+  CLASSES, because other instruments have no share in the training excerpts.
 
 Phrases are clips with a labelled instrument but no labelled notes. The file ``phrases.json`` in the
 folder of the note bank lists their ``file``, ``class`` and ``upstream_split``. The shipped weights
@@ -121,7 +122,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
 
 def load_labelled(root: Path, cache: Path, split: str) -> dict[str, list[RealRecording]]:
     """Load the labelled recordings of a split, in index order, by instrument class of the soloist.
-    The class is empty if unknown. Raises ValueError or OSError for files that cannot be read."""
+    Raises ValueError or OSError for files that cannot be read, and ValueError for an instrument
+    that is not one of CLASSES."""
     by_class: dict[str, list[RealRecording]] = {}
     for name, entry in _labelled_entries(root, split):
         by_class.setdefault(name, []).append(_labelled(root, cache, entry, name))
@@ -135,12 +137,18 @@ def singing_files(root: Path, split: str) -> list[Path]:
 
 
 def _labelled_entries(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield for each labelled recording its soloist's instrument class and its entry. The class is
-    empty if it is not one of CLASSES."""
+    """Yield for each labelled recording its soloist's instrument class and its entry. Raises
+    ValueError for an instrument that is not one of CLASSES."""
     for entry in _entries(root, split):
         if entry.get("label_kind"):
-            words = entry["instruments"].lower()
-            yield next((name for word, name in CLASSES.items() if word in words), ""), entry
+            instruments = entry["instruments"]
+            names = [name for word, name in CLASSES.items() if word in instruments.lower()]
+            if not names:
+                raise ValueError(
+                    f"recording {entry['id']!r} has labels, but its instruments {instruments!r} "
+                    f"contain none of the words {', '.join(CLASSES)}: remove it from the index"
+                )
+            yield names[0], entry
 
 
 def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
@@ -157,7 +165,7 @@ def load_singing(folder: Path, cache: Path) -> list[RealRecording]:
 
 def _labelled(root: Path, cache: Path, entry: dict[str, Any], class_name: str) -> RealRecording:
     table = read_table(root / entry["labels"][0])
-    number = INSTRUMENTS.index(class_name) if class_name else UNKNOWN
+    number = INSTRUMENTS.index(class_name)
     notes = notes_of(table.onset, table.offset, table.pitch, instrument=number)
     exact = entry.get("label_kind") == "exact"
     uncertain = np.zeros((0, 4)) if exact else edges(notes)

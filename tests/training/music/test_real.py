@@ -140,6 +140,16 @@ def test_approximate_labels_are_masked_at_their_edges(labelled: Path, tmp_path: 
     assert validation.name == "other"
 
 
+def test_labelled_recordings_of_other_instruments_are_rejected(
+    labelled: Path, tmp_path: Path
+) -> None:
+    entries = json.loads((labelled / "index.json").read_text())
+    entries[0]["instruments"] = "solo violin"
+    (labelled / "index.json").write_text(json.dumps(entries))
+    with pytest.raises(ValueError, match="'guitar' has labels, but its instruments 'solo violin'"):
+        load_labelled(labelled, tmp_path / "cache", "train")
+
+
 def test_the_middle_of_an_approximate_note_is_not_masked() -> None:
     uncertain = edges(notes_of([1.0], [2.0], [60]))
 

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -56,13 +57,18 @@ class Piece:
 
 def load_pieces(folder: Path, split: str) -> list[Piece]:
     """Load the pieces of ``split`` ("train", "validation" or "test") that have notes, in index
-    order. Raises FileNotFoundError if the first index or an index's ZIP file is missing."""
+    order. Raises FileNotFoundError if the first index or an index's ZIP file is missing, and
+    ValueError for a ZIP file that is corrupt or lacks a piece, and for a corrupt piece."""
     pieces = []
     for index in indexes(folder):
-        with zipfile.ZipFile(folder / BUNDLES[index.name]) as bundle:
-            for entry in index_entries(index):
-                if entry["split"] == split:
-                    pieces.append(_piece(entry, bundle.read(entry["file"])))
+        path, entries = folder / BUNDLES[index.name], index_entries(index)
+        try:
+            with zipfile.ZipFile(path) as bundle:
+                for entry in entries:
+                    if entry["split"] == split:
+                        pieces.append(_piece(entry, bundle.read(entry["file"])))
+        except (KeyError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"cannot read {path} as {index.name} describes it: {error}") from error
     return [piece for piece in pieces if len(piece.notes)]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,22 @@ def test_additional_bundles_are_read(synth_config: SynthConfig, tmp_path: Path) 
     assert len(pieces) == 4  # without the piece that another system transcribed
     assert pieces[-1].ensemble == index["pieces"][1]["ensemble"]
     assert pieces[-1].collection == "open"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "corrupt"])
+def test_damaged_bundles_are_rejected(
+    synth_config: SynthConfig, tmp_path: Path, damage: str
+) -> None:
+    shutil.copy(synth_config.root / "midi_index.json", tmp_path)
+    path = tmp_path / "midi_open.zip"
+    if damage == "truncated":
+        path.write_bytes((synth_config.root / path.name).read_bytes()[:1000])
+    else:
+        with zipfile.ZipFile(path, "w") as bundle:
+            if damage == "corrupt":
+                bundle.writestr("open/train-solo_piano.mid", b"MThd")
+    with pytest.raises(ValueError, match=f"cannot read {path}"):
+        load_pieces(tmp_path, "train")
 
 
 def test_piano_performances_add_octaves_and_repeated_notes(pieces: dict[str, Piece]) -> None:

@@ -1,8 +1,7 @@
 """The music transcription task (paper, section "MusicNet").
 
-Trains any transcription network. Networks with several heads have the loss ``heads_loss`` on all
-usable frames. The paper's network has only the frame head, and the loss ``frame_loss`` of the
-released code.
+Trains any transcription network. The loss is ``heads_loss`` on all usable frames. The paper's
+strided network, which has only the frame head, has the loss ``frame_loss`` of the released code.
 """
 
 import os
@@ -25,6 +24,7 @@ from model.config import (
     INSTRUMENT_HEADS,
     LIVE,
     PITCHES,
+    SAMPLE_RATE,
     WINDOW,
     FilterbankConfig,
     ModelConfig,
@@ -72,7 +72,7 @@ class MusicConfig:
     workers: NonNegativeInt = 1  # Processes that render audio, or threads that read recordings
     weights: HeadWeights = field(default_factory=HeadWeights)
     terms: FrameTerms = field(default_factory=FrameTerms)
-    """Loss terms of a network that only has the frame head."""
+    """Loss terms of a strided network that only has the frame head."""
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     """Larger network whose predictions are mixed into the labels."""
     validation_windows: Count = 1000
@@ -86,10 +86,15 @@ class MusicTask:
     """Trains a transcription network (``training.loop.loop.Task``)."""
 
     def __init__(self, config: MusicConfig) -> None:
+        """Raises ValueError if the network's sample rate differs from that of rendered audio."""
+        if config.data == "synth" and config.model.sample_rate != SAMPLE_RATE:
+            raise ValueError(
+                f"{config.model.name!r} is at {config.model.sample_rate} Hz, but rendered audio is "
+                f"at {SAMPLE_RATE} Hz: set --music.model.sample-rate {SAMPLE_RATE}"
+            )
         self.config = config
         # Windows include the context before them.
         self.synth = replace(config.synth, context=config.model.context)
-        self.windows = config.batch_size
         self.network: nn.Module = TranscriptionModel(config.model)
         self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
@@ -120,6 +125,9 @@ class MusicTask:
         if config.data == "synth" and "onset" in config.model.heads:
             self.score = "families"
 
+    def windows(self, steps: int) -> int:
+        return steps * self.config.batch_size
+
     def batches(self, seed: int, step: int = 0) -> Generator[Batch, None, None]:
         """Return an endless stream of batches, rendered by processes or read by threads. Rendered
         music depends on the seed and the first step, so a resumed run trains on other music than
@@ -141,15 +149,13 @@ class MusicTask:
         assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
         audio, labels = to_tensors(batch, device)
-        if len(transcriber.config.heads) > 1:
+        strided, heads = transcriber.network, transcriber.config.heads
+        if not isinstance(strided, StridedNetwork) or len(heads) > 1:
             labels = self.teacher.mixed(audio, labels) if self.teacher else labels
             logits = transcriber(audio)
             pitches = slice(LOWEST, HIGHEST + 1)
             weights, shares = self.weights, self.statistics
-            heads = transcriber.config.heads
             return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
-        strided = transcriber.network
-        assert isinstance(strided, StridedNetwork)
         raw = strided.raw(strided.crop(audio))
         logits = strided.frames(raw)[:, 0]
         frame = labels.frame[:, self.frames]
@@ -210,7 +216,8 @@ class MusicTask:
             "batch_size": self.config.batch_size,
             **(self.archive.card() if self.archive else source),
         }
-        return {"name": model.name, "config": model.to_json(), "data": data}
+        card = {"name": model.name, "config": model.to_json(), "data": data}
+        return card | ({"sources": self.teacher.sources} if self.teacher else {})
 
 
 def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:

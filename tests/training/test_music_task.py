@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import WINDOW, ModelConfig, RSEConfig
+from model.config import SAMPLE_RATE, WINDOW, ModelConfig, RSEConfig
 from model.storage import load
 from tests.networks import TINY
 from training import run
@@ -19,14 +19,17 @@ from training.presets import MUSIC_PRESETS
 from training.shipping import card as card_page
 from training.shipping import ship
 
-PAPER_TINY = ModelConfig(rse=RSEConfig(maps=4, blocks=1))
+PAPER_TINY = ModelConfig(sample_rate=SAMPLE_RATE, rse=RSEConfig(maps=4, blocks=1))
+FRAME_ONLY = replace(TINY, heads=("frame",))
 
 
 def music(synth: SynthConfig, model: ModelConfig = TINY) -> MusicConfig:
     return MusicConfig(model=model, synth=synth, batch_size=2, workers=0, family_passages=1)
 
 
-@pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
+@pytest.mark.parametrize(
+    "model", [TINY, FRAME_ONLY, PAPER_TINY], ids=["filterbank", "frame head", "strided"]
+)
 def test_every_trainable_parameter_has_a_gradient(
     synth_config: SynthConfig, model: ModelConfig
 ) -> None:
@@ -37,7 +40,15 @@ def test_every_trainable_parameter_has_a_gradient(
     parameters = list(task.network.named_parameters())
     assert [name for name, p in parameters if p.requires_grad and p.grad is None] == []
     frozen = {name.split(".")[1] for name, p in parameters if not p.requires_grad}
-    assert frozen == ({"filterbank"} if model is TINY else set())
+    assert frozen == (set() if model is PAPER_TINY else {"filterbank"})
+
+
+@pytest.mark.parametrize("model", [TINY, PAPER_TINY])
+def test_rendered_audio_needs_a_network_at_its_rate(
+    synth_config: SynthConfig, model: ModelConfig
+) -> None:
+    with pytest.raises(ValueError, match="16000 Hz, but rendered audio is at 11025 Hz"):
+        MusicTask(music(synth_config, replace(model, sample_rate=16_000)))
 
 
 def test_a_run_can_be_initialised_resumed_and_shipped(
@@ -77,5 +88,6 @@ def test_a_run_can_be_initialised_resumed_and_shipped(
     assert shipped.card["tracker"]["min_note_frames"] >= 2
     page = (weights / card_page.ATTRIBUTIONS).read_text()
     assert "The players of the violin (MIT): violin_one" in page
+    assert "A flautist (CC0): flute" in page  # a source of the initial weights
     page += (weights / "small.md").read_text()
     assert str(synth_config.root) not in page + (weights / "small.json").read_text()

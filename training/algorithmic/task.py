@@ -68,10 +68,12 @@ class AlgorithmicTask:
 
     def __init__(self, config: AlgorithmicConfig) -> None:
         self.config = config
-        self.windows = config.batch_size * len(config.bins)
         self.problem = PROBLEMS[config.task]
         self.symbols = SymbolConfig(self.problem.vocabulary, self.problem.classes, config.rse)
         self.network: nn.Module = SymbolNetwork(self.symbols)
+
+    def windows(self, steps: int) -> int:
+        return self.config.batch_size * sum(len(self.config.joined(at)) for at in range(steps))
 
     def batches(self, seed: int, step: int = 0) -> Generator[dict[int, Examples], None, None]:
         """Return batches without end, starting with the batch of ``step``. Batches depend only on

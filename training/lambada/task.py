@@ -138,7 +138,6 @@ class LambadaTask:
                 write_atomically(path, text.encode())
             config = replace(config, train=paths[0], validation=paths[1])
         self.config = config
-        self.windows = config.batch_size
         self._validation = list(read_passages(config.validation))
         self._passages: Passages | None = None
         start: Tensor | None = None
@@ -157,6 +156,9 @@ class LambadaTask:
         if start is not None:
             network.embedding.weight.data[-len(start) :] = start
         self.network: nn.Module = network
+
+    def windows(self, steps: int) -> int:
+        return steps * self.config.batch_size
 
     def batches(self, seed: int, step: int = 0) -> Generator[Encoded, None, None]:
         """Return batches without end, starting with the batch of ``step``. Batches depend only on

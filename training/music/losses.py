@@ -2,6 +2,7 @@
 paper's network is in ``training.musicnet.objective``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -140,6 +141,7 @@ class Teacher:
         the teacher needs more context than the student, or another sample rate."""
         self._share = config.share
         self._network = storage.load(config.teacher, dtype=torch.float32)
+        self.sources: dict[str, Any] = self._network.card.get("sources", {})  # of its data
         self._device: torch.device | None = None
         teacher = self._network.config
         if teacher.context > student.context or teacher.sample_rate != student.sample_rate:

@@ -34,6 +34,7 @@ def test_the_curriculum_adds_bins_over_time() -> None:
     task = AlgorithmicTask(replace(TINY, curriculum_steps=4))
     bins = [tuple(batch) for batch in islice(task.batches(seed=2), 5)]
     assert bins == [(8,), (8,), (8, 16), (8, 16), (8, 16)]
+    assert task.windows(5) == TINY.batch_size * 8
     with pytest.raises(ValueError, match="curriculum_steps"):
         AlgorithmicConfig(curriculum_steps=-1)
 

@@ -20,12 +20,14 @@ class LinearTask:
     """Task of learning y = 3x - 1."""
 
     score = "negative_error"
-    windows = 16
     statistics = nn.Module()
 
     def __init__(self) -> None:
         torch.manual_seed(0)
         self.network: nn.Module = nn.Linear(1, 1)
+
+    def windows(self, steps: int) -> int:
+        return 16 * steps
 
     def batches(self, seed: int, step: int) -> Batches:
         generator = torch.Generator().manual_seed(seed + step)

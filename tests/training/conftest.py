@@ -191,6 +191,10 @@ def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "tiny.safetensors"
     torch.manual_seed(0)
     training = {"steps": 7, "hours": 0.5, "loop": {"learning_rate": 0.1}}
-    card = {"name": "tiny", "training": training, "data": {"batch_size": 3}}
+    data = {"batch_size": 3, "synth": {"real_probability": 0.25}}
+    sources = {
+        "sounds": [{"attribution": "A flautist", "licence": "CC0", "instruments": ["flute"]}]
+    }
+    card = {"name": "tiny", "training": training, "data": data, "sources": sources}
     save_weights(TranscriptionModel(TINY), {**card, "config": TINY.to_json()}, path)
     return path

@@ -42,6 +42,7 @@ PROG = "python -m training.fine_tune"
 with interruptible_imports(PROG):
     import torch
 
+    from model.config import SAMPLE_RATE
     from model.storage import WeightsError, load, save_weights
     from model.transcriber import TranscriptionModel
     from service.engine.local import LocalEngine
@@ -54,6 +55,7 @@ with interruptible_imports(PROG):
     from training.music.losses import DistillationConfig
     from training.music.synth.config import CACHE, SynthConfig
     from training.music_task import MusicConfig
+    from training.shipping.card import sources, with_sources
     from training.shipping.tune import SEED
 
 CONFIG, REPORT = "config.json", "report.json"
@@ -138,6 +140,14 @@ def fine_tune(options: argparse.Namespace) -> None:
         raise WeightsError(
             f"{options.model} lacks a frame or onset head: fine-tune live, light or accurate"
         )
+    if initial.config.sample_rate != SAMPLE_RATE:
+        raise WeightsError(
+            f"{options.model} is at {initial.config.sample_rate} Hz; fine-tuning needs weights at "
+            f"{SAMPLE_RATE} Hz"
+        )
+    synth = SynthConfig(options.rendered or Path("none"), CACHE)
+    # The sources are read before the training, because an entry without a licence is an error.
+    material = sources(synth) if options.rendered else {}
     with LocalEngine(initial) as computer:
         collection = read_folder(options.folder, computer, options.labels)
     print(collection.table(), flush=True)
@@ -152,13 +162,12 @@ def fine_tune(options: argparse.Namespace) -> None:
     _save(options)
     parts = split(collection.recordings, options.seed)
     print(f"split: {parts.description}", flush=True)
-    trainer = _trainer(options, initial, collection, parts)
+    trainer = _trainer(options, initial, collection, parts, synth)
     trainer.run()
     if trainer.progress < 1:
         print(f"stopped at step {trainer.step} of {options.steps}: continue with --resume")
         return
     families: dict[str, list[Passage]] = {}
-    synth = SynthConfig(options.rendered or Path("none"), CACHE)
     if options.rendered:
         families = validation_passages(synth, CHOOSE_PASSAGES, FAMILY_S, SEED)
     passages = {OWN: choose.own_passages(parts.validation), **families}
@@ -172,11 +181,10 @@ def fine_tune(options: argparse.Namespace) -> None:
     tested = {OWN: choose.own_passages(parts.test), **families}
     path = options.out / f"{options.out.resolve().name}.safetensors"
     card = {
-        **tuned.card,
+        **with_sources(tuned.card, material),
         "name": path.stem,
         "config": replace(initial.config, name=path.stem).to_json(),
         "tracker": asdict(settings),
-        "sources": initial.card.get("sources", {}),
     }
     save_weights(network, card, path, half=True)
     before = choose.figures(initial, tested)
@@ -204,11 +212,12 @@ def _trainer(
     initial: TranscriptionModel,
     collection: UserCollection,
     parts: Split,
+    synth: SynthConfig,
 ) -> Trainer:
     """Return the trainer, in its initial state or in the state of the saved run."""
     config = MusicConfig(
         model=initial.config,
-        synth=SynthConfig(options.rendered or Path("none"), CACHE),
+        synth=synth,
         batch_size=16,
         distillation=DistillationConfig(options.model, TEACHER_SHARE),
     )

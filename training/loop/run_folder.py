@@ -100,7 +100,8 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
 
 def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the stages of training that a card lists, in order. Each has "name", "steps",
-    "batch_size", "hours", "learning_rate" (the peak), and "synth", the settings of its audio."""
+    "batch_size", "hours", "learning_rate" (the peak), "synth", the settings of its audio, and,
+    until ``training.shipping.card.with_sources`` collects them, "sources"."""
     training = card.get("training")
     if training is None:
         return []
@@ -112,6 +113,7 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
         "hours": training["hours"],
         "learning_rate": training["loop"]["learning_rate"],
         "synth": data.get("synth"),
+        "sources": card.get("sources", {}),
     }
     return [*training.get("earlier", []), stage]
 

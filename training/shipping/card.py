@@ -92,6 +92,32 @@ def _required(entry: dict[str, Any], key: str) -> str:
     return str(entry[key])
 
 
+def with_sources(card: dict[str, Any], more: Sources) -> dict[str, Any]:
+    """Return the card with the ``sources`` of all its stages of training and ``more``, without
+    duplicates."""
+    merged: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    for groups in (*(stage.get("sources", {}) for stage in stages(card)), more):
+        for group, entries in groups.items():
+            of_group = merged.setdefault(group, {})
+            for source in entries:
+                origin = source["attribution"], source["licence"]
+                known = of_group.setdefault(origin, {**source})
+                if "pieces" in source:
+                    known["pieces"] = max(known["pieces"], source["pieces"])
+                else:
+                    names = [*known["instruments"], *source["instruments"]]
+                    known["instruments"] = list(dict.fromkeys(names))
+    earlier = [
+        {name: value for name, value in stage.items() if name != "sources"}
+        for stage in card["training"].get("earlier", [])
+    ]
+    return {
+        **card,
+        "training": {**card["training"], "earlier": earlier},
+        "sources": {group: list(of_group.values()) for group, of_group in merged.items()},
+    }
+
+
 def attributions(by_weights: dict[str, Sources]) -> str:
     """Return the page of all sources of these weights with licences, share-alike first."""
     page = [
@@ -174,15 +200,13 @@ classified as others.{{share}}
 def model_card(card: dict[str, Any]) -> str:
     """Return the page of a card."""
     trained = [(int(stage["steps"] * stage["batch_size"]), stage) for stage in stages(card)]
-    data = card["data"]
     material, share = "rendered music", ""
-    if "archive" in data:
-        material = f"{data['recordings']} recordings of {data['archive']}"
-    elif "synth" not in data:
-        material = "synthetic tones"
-    elif card.get("sources", {}).get("recordings"):
+    if card.get("sources", {}).get("recordings"):
         material += " and real recordings with scores or note labels"
-        share = "\nAt most a quarter of the training excerpts are recordings of music."
+        settings = [stage["synth"] or {} for _, stage in trained]
+        largest = max(synth.get("real_probability", 0) for synth in settings)
+        part = "a quarter" if largest == 0.25 else f"{100 * largest:g} %"
+        share = f"\nAt most {part} of the training excerpts are recordings of music."
     return PAGE.format(
         name=card["name"],
         hours=sum(stage["hours"] for _, stage in trained),

@@ -22,11 +22,10 @@ from model.commands import at_least, documented_parser
 from model.storage import WEIGHTS, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
-from training.loop.run_folder import stages
 from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.anytime_thresholds import anytime_settings
-from training.shipping.card import sources, write_card
+from training.shipping.card import sources, with_sources, write_card
 from training.shipping.tune import settings_on_recordings, tuned_settings
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.shipping.ship", __doc__)
     add = parser.add_argument
     add("run", type=Path, nargs="?", help="folder of a training run")
-    add("--name", default="live")
+    add("--name", required=True, help="name of the weights")
     add("--weights", default="best", choices=["best", "last"])
     add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
     add("--synth", type=Path, default=Path("data/synth"), help="training data")
@@ -71,14 +70,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(run: Path, path: Path, synth: SynthConfig) -> None:
-    """Write the weights of a run and their card. Raises ValueError or OSError."""
+    """Write the weights of a run and their card. Raises ValueError if the run was not trained on
+    rendered audio, and ValueError or OSError for unusable data."""
     trained = load(run, dtype=torch.float32)
+    if not trained.card["data"].get("synth"):
+        raise ValueError(f"{run} was not trained on rendered audio")
     config = dataclasses.replace(trained.config, name=path.stem)
-    card = trained.card | {"name": path.stem, "config": config.to_json(), "tracker": {}}
-    rendered = any(stage["synth"] for stage in stages(trained.card))
-    # Read before anything is written, because missing data are an error.
-    material = sources(synth)
-    card["sources"] = material if rendered else {}
+    # The sources are read before anything is written, because missing data are an error.
+    card = with_sources(trained.card, sources(synth))
+    card |= {"name": path.stem, "config": config.to_json(), "tracker": {}}
     save_weights(trained, card, path, half=True)
     task = MusicTask(MusicConfig(config, synth))
     card["validation"] = task.validate(load(path, dtype=torch.float32))

@@ -14,7 +14,7 @@ import soundfile
 import torch
 
 from model.config import SAMPLE_RATE, WINDOW
-from model.storage import load
+from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from rse_transcribe import command
 from tests.fakes import FAKE_PITCHES, play
@@ -158,6 +158,11 @@ def test_rendered_audio_is_added_and_reported(
     rows = json.loads((out / "report.json").read_text())["comparison"]
     groups = {row["group"] for row in rows}
     assert {OWN, "piano", "bowed", "no notes", "all families"} <= groups
+    names = [
+        source["attribution"]
+        for source in load(out / "bells.safetensors").card["sources"]["sounds"]
+    ]
+    assert {"A flautist", "The players of the violin"} <= set(names)
     (no_notes,) = (row for row in rows if row["group"] == "no notes")
     assert no_notes["figure"] == "false_notes_min"
 
@@ -180,6 +185,16 @@ def test_missing_inputs_cause_an_error_message(
     arguments = [argument.format(folder=folder) for argument in arguments]
     assert fine_tune.main([*arguments, "--out", str(tmp_path / "out")]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_weights_at_another_rate_are_rejected(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, path = replace(TINY, sample_rate=16_000), tmp_path / "other.safetensors"
+    save_weights(TranscriptionModel(config), {"config": config.to_json()}, path)
+    out = ["--out", str(tmp_path / "out")]
+    assert fine_tune.main([str(folder), "--model", str(path), *out]) == 1
+    assert "at 16000 Hz; fine-tuning needs weights at 11025 Hz" in capsys.readouterr().err
 
 
 def recording(notes: list[tuple[int, float, float]]) -> RealRecording:

@@ -44,7 +44,7 @@ def test_a_larger_network_starts_with_equal_predictions(small: ModelConfig, tmp_
     stages = warm_start(deeper, path)
     assert torch.equal(deeper.predict(windows), expected)
     stage = {"name": "before", "steps": 7, "batch_size": 3, "hours": 0.5, "learning_rate": 0.1}
-    assert stages == [{**stage, "synth": {"a": 1}}]
+    assert stages == [{**stage, "synth": {"a": 1}, "sources": {}}]
     heads = ("frame", "offset", "velocity", "onset")
     wider = TranscriptionModel(grown(small, 2, heads)).eval()
     warm_start(wider, path)

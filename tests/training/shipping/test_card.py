@@ -17,6 +17,7 @@ from training.shipping.card import (
     model_card,
     shares_alike,
     sources,
+    with_sources,
 )
 
 CARD: dict[str, Any] = {
@@ -49,10 +50,22 @@ def test_shipped_attributions_name_every_source() -> None:
             assert source["attribution"] in (share_alike if shares_alike(source) else others)
 
 
-def test_page_of_a_network_trained_on_tones() -> None:
-    page = model_card(CARD | {"data": {"batch_size": 8, "tones": True}})
-    assert "on synthetic tones." in page
-    assert "recordings of music" not in page
+def test_the_page_states_the_share_of_real_recordings() -> None:
+    assert "recordings of music" not in model_card(CARD)
+    page = model_card(CARD | {"sources": {"recordings": [SOURCE]}})
+    assert "At most 30 % of the training excerpts are recordings of music." in page
+
+
+def test_a_card_collects_the_sources_of_its_stages_without_duplicates() -> None:
+    other = SOURCE | {"instruments": ["fugue", "prelude"]}
+    scores = {"attribution": "An archive", "licence": "CC0", "pieces": 3}
+    earlier = {"name": "before", "sources": {"sounds": [SOURCE], "scores": [scores]}}
+    training = {**CARD["training"], "earlier": [earlier]}
+    teacher = {"sounds": [other], "scores": [scores | {"pieces": 5}]}
+    rooms = {"rooms": [SOURCE | {"licence": "MIT"}]}
+    card = with_sources(CARD | {"training": training, "sources": teacher}, rooms)
+    assert card["sources"] == {**teacher, **rooms}
+    assert card["training"]["earlier"] == [{"name": "before"}]
 
 
 def attribution_lines(config: SynthConfig) -> list[str]:

@@ -81,7 +81,7 @@ class ErrorCode(StrEnum):
     BAD_SAMPLE_RATE = "bad_sample_rate", 0, 422
     EMPTY_AUDIO = "empty_audio", 0, 422
     DISK_FULL = "disk_full", 0, 507, True
-    SCORE_TIMEOUT = "score_timeout", 0, 503
+    SCORE_TIMEOUT = "score_timeout", 0, 422
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
     # any request
     NOT_FOUND = "not_found", 0, 404

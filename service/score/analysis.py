@@ -33,8 +33,8 @@ class Analysis:
     """Result of the analysis of a performance.
 
     Attributes:
-        beats: detected beats. If there are none, or their confidence is too low: beats at the
-            hints' tempo, or every half second except in bars in which nothing happens.
+        beats: detected beats. If there are none, or their confidence is too low: beats of the
+            hints' tempo and bars, or every half second except in bars in which nothing happens.
         steady: True if the performance has a steady beat, False for free rhythm.
         chords: chord symbols at the beats where the harmony changes.
     """
@@ -89,6 +89,7 @@ def analyse(
     notes: Sequence[FileNote],
     hints: BeatHints = NO_BEAT_HINTS,
     reported: Sequence[LiveBeat] | None = None,
+    is_live: bool = False,
 ) -> Analysis:
     """Return beats, key and chords of the notes that have ended.
 
@@ -96,8 +97,10 @@ def analyse(
     as steady at any confidence.
 
     Args:
-        reported: beats that were reported live. They are used unchanged, with their gaps filled,
-            unless they are too few (``fill_gaps``).
+        reported: beats to use unchanged, with their gaps filled. The rhythm is free if there are
+            fewer than two.
+        is_live: True if the beats were detected during the performance. The rhythm is then also
+            free if they cover too little of it (``fill_gaps``).
     """
     rows = [(n.onset_s, n.offset_s, n.pitch, n.velocity) for n in notes if n.offset_s is not None]
     array = np.array(rows, float).reshape(-1, 4)
@@ -106,19 +109,26 @@ def analyse(
     end_s = float(array[:, 1].max(initial=0))
     if reported is None:
         beats = find_steady_beats(array, hints) or find_beats_between_pauses(array, hints)
-    else:
+    elif is_live:
         duration_s = end_s - array[:, 0].min(initial=end_s)
         beats = fill_gaps(reported, float(duration_s - long_pauses(array)[1].sum()))
+    else:
+        beats = fill_gaps(reported)
     first_s = hints.first_downbeat_s
     has_hints = hints.bpm or hints.beats_per_bar or first_s is not None or hints.fixed_tempo
     if beats is not None and (has_hints or beats.confidence >= MIN_STEADY_CONFIDENCE):
         return Analysis(beats, key, True, find_chords(array, beats, *key, hints.chords))
-    period_s = 60 / hints.bpm if hints.bpm else _FREE_BEAT_S
-    time_s = np.arange(0, end_s + 1 + 2 * period_s, period_s)
     metre = hints.beats_per_bar or 4
-    if not hints.bpm:
+    if hints.bpm:
+        period_s, subdivision = 60 / hints.bpm, hints.subdivision or 2
+        downbeat, begin_s = divmod(first_s or 0.0, period_s)
+        time_s = np.arange(begin_s, end_s + 1 + 2 * period_s, period_s)
+    else:
+        subdivision, downbeat = 2, 0
+        time_s = np.arange(0, end_s + 1 + 2 * _FREE_BEAT_S, _FREE_BEAT_S)
         time_s = _eventful_bars(time_s, array[:, :2], metre)
-    free = Beats(time_s, np.arange(len(time_s)) % metre, metre, 2, 0.0)
+    bar = (np.arange(len(time_s)) - int(downbeat)) % metre
+    free = Beats(time_s, bar, metre, subdivision, 0.0)
     steady = hints.bpm is not None
     return Analysis(free, key, steady, find_chords(array, free, *key, hints.chords))
 

@@ -124,15 +124,16 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
     return rest + [(int(place), barred.beats_per_bar) for place in barred.bar[first or 0 :]]
 
 
-def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
+def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float | None = None) -> Beats | None:
     """Return the reported beats with their gaps filled. A long gap is filled with complete bars.
-    Return None if there are fewer than ``MIN_CHORDS`` beats, or they cover too little of the
-    performance.
+    Return None if there are fewer than two beats.
 
     Args:
-        sounding_s: duration of the performance without its long pauses.
+        sounding_s: duration of the performance without its long pauses, if the beats must also be
+            enough for a steady performance. The result is then None if there are fewer than
+            ``MIN_CHORDS`` beats, or they cover too little of the performance.
     """
-    if len(reported) < MIN_CHORDS:
+    if len(reported) < (2 if sounding_s is None else MIN_CHORDS):
         return None
     time_s, bar, missing_s = [reported[0].time_s], [reported[0].place], 0.0
     period_s = reported[1].time_s - reported[0].time_s
@@ -147,7 +148,8 @@ def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float) -> Beats | None:
         period_s = gap_s / steps
         time_s += np.linspace(time_s[-1], beat.time_s, steps + 1)[1:].tolist()
         bar += [*((bar[-1] + np.arange(1, steps)) % beat.beats_per_bar), beat.place]
-    if reported[-1].time_s - reported[0].time_s - missing_s < _COVERED * sounding_s:
+    covered_s = reported[-1].time_s - reported[0].time_s - missing_s
+    if sounding_s is not None and covered_s < _COVERED * sounding_s:
         return None
     return Beats(
         time_s=np.array(time_s),

@@ -318,7 +318,8 @@ class LiveSession:
         notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
         beats = self._beats.finish(notes, self._processed_s)
         self._queue(*(Beat(**asdict(beat)) for beat in beats))
-        return analyse(self.stream.collector.notes, reported=self._beats.reported).tempo
+        reported = self._beats.reported
+        return analyse(self.stream.collector.notes, reported=reported, is_live=True).tempo
 
     def _queue(self, *messages: ServerMessage) -> None:
         for message in messages:

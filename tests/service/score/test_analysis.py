@@ -57,6 +57,16 @@ def test_first_downbeat_is_the_nearest_beat() -> None:
     assert not analyse([], BeatHints(first_downbeat_s=1)).steady
 
 
+def test_few_notes_have_the_tempo_and_bars_of_the_hints() -> None:
+    notes = as_notes(melody([60, 62, 64, 65]) + [0.3, 0.3, 0, 0])
+    hints = BeatHints(bpm=60, beats_per_bar=4, subdivision=3, first_downbeat_s=3.3)
+    analysis = analyse(notes, hints)
+    assert analysis.beats.time_s[analysis.beats.bar == 0] == pytest.approx([3.3])
+    assert analysis.beats.time_s[0] == pytest.approx(0.3)
+    assert analysis.beats.signature(4) == (12, 8)
+    assert analysis.tempo.quarters == 1.5
+
+
 @pytest.mark.parametrize(
     ("text", "metre"),
     [("5", (5, None)), ("7/4", (7, 2)), ("12/8", (4, 3)), ("6/8", (2, 3)), ("4", (4, None))],

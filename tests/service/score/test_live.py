@@ -70,6 +70,8 @@ def test_gaps_between_reported_beats_are_filled() -> None:
     assert beats.bar.tolist() == [0, 1, 2] * 8
     assert fill_gaps(rows, 30) is None
     assert fill_gaps(rows[:4], 2) is None
+    assert fill_gaps(rows[:4]) is not None
+    assert fill_gaps(rows[:1]) is None
 
 
 def test_long_gap_between_beats_needs_little_memory() -> None:
@@ -83,7 +85,7 @@ def test_pause_in_a_live_performance_has_complete_bars() -> None:
     rows = [LiveBeat(time_s, n % 17 % 4, 4, 2, 1.0) for n, time_s in enumerate(tune_s)]
     first = tune(np.array(tune_s[:17]), 4)
     notes = as_notes(np.concatenate([first, first + [60.3, 60.3, 0, 0]]))
-    analysis = analyse(notes, reported=rows)
+    analysis = analyse(notes, reported=rows, is_live=True)
     assert analysis.steady
     assert np.all(np.diff(analysis.beats.bar) % 4 == 1)
     assert np.diff(analysis.beats.time_s).max() < 0.55

@@ -132,7 +132,8 @@ export class Player extends EventTarget {
   /** Use changed notes and beats of the take, except those that are already scheduled. */
   refresh() {
     if (!this.playing) return;
-    const until = (this.#context.currentTime - this.#origin) * this.#speed + AHEAD_S;
+    const scheduled = (this.#context.currentTime - this.#origin) * this.#speed + AHEAD_S;
+    const until = Math.max(this.#position, scheduled); // a count-in precedes the position
     this.#next = this.#take.notes.filter(({ onset }) => onset < until).length;
     this.#nextBeat = this.#take.beats.filter(({ time_s }) => time_s < until).length;
     this.#applyBalance(); // a transposition silences the recording

@@ -1,5 +1,6 @@
 """Tests of practising (speed, count-in, transposition, loops) and of editing beats."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,32 @@ def test_practice_changes_speed_pitch_and_hand(tab: Tab, tune: Path) -> None:
     }""")
     assert passage["start"] in bars
     assert passage["end"] in bars
+
+
+EDITED_DURING_THE_COUNT_IN = """async () => {
+  const { player, take } = (await import('./app.js')).stage;
+  const { store } = await import('./state/store.js');
+  store.set({ countIn: true });
+  const first = new Promise((resolve) => {
+    player.addEventListener('note', ({ detail }) => resolve(detail.note.pitch), { once: true });
+  });
+  await player.seek(2.5);
+  await player.play({ countsIn: true });
+  player.refresh(); // as after an edit
+  return Promise.race([first, new Promise((resolve) => setTimeout(resolve, 60_000))]);
+}"""
+
+
+def test_edit_during_the_count_in_plays_no_earlier_notes(tab: Tab, tmp_path: Path) -> None:
+    take = tmp_path / "scale.json"
+    notes = [{"pitch": 60 + n, "onset_s": n, "offset_s": n + 0.9} for n in range(6)]
+    beats = [{"time_s": n, "place": n % 3, "beats_per_bar": 3} for n in range(6)]
+    take.write_text(json.dumps({"notes": notes, "beats": beats}))
+    tab.page.set_input_files("#file", take)
+    expect(tab.page.locator("#takes li")).to_have_count(1)
+    tab.press("Play")  # browsers start sound only for a user
+    tab.press("Pause")
+    assert tab.run(EDITED_DURING_THE_COUNT_IN) == 63
 
 
 def test_beats_are_corrected(tab: Tab, tune: Path) -> None:

@@ -12,10 +12,13 @@ const PEDAL_INSTRUMENTS = ["piano", "electric piano"];
 const SOFT = 25;
 const LOUD = 105;
 
-/** The label of an instrument, and the instrument with a label. */
+/** The label of an instrument, and the instrument with a label, or the label itself if it is unknown. */
 export const labelOf = (instrument) => LABELS[instrument] ?? instrument;
 export const instrumentOf = (label) =>
-  Object.keys(LABELS).find((name) => LABELS[name] === label.toLowerCase()) ?? label;
+  Object.keys(HUES).find((name) => labelOf(name) === label.toLowerCase()) ?? label;
+
+/** True if the service has this class of instruments. */
+export const isInstrument = (name) => Object.hasOwn(HUES, name);
 
 /** A CSS colour. `lightness`, 0 to 1, depends on the page's colour scheme. */
 export const colourOf = (instrument, lightness) =>

@@ -1,12 +1,13 @@
 /** Opens takes from files: JSON saved by the page, including its edits, or any MIDI file. */
 
 import { instrumentOf } from "./instruments.js";
-import { Take } from "./take.js";
+import { FRAME_S, Take } from "./take.js";
 
 const ENDINGS = /\.(json|mid|midi)$/i;
 const PERCUSSION = 9; // channel of percussion
 const MAX_BEATS_PER_BAR = 12; // limit of scores
 const DEFAULT_US = 500_000; // default duration of a quarter note in microseconds
+const MAX_CENTS = 4800; // range of bends in MIDI files
 const UNREADABLE = "is not a take: open JSON that was saved here, or a MIDI file.";
 
 export const isTakeFile = ({ name }) => ENDINGS.test(name);
@@ -27,19 +28,23 @@ const number = (value, low, high) => {
   return value;
 };
 
-const noteOf = ({ pitch, velocity = 64, confidence = 1, instrument = null, onset_s, offset_s }) => ({
+const noteOf = ({ pitch, velocity = 64, confidence = 1, instrument = null, onset_s, offset_s, bends }) => ({
   pitch: number(pitch, 0, 127),
   velocity: number(velocity, 1, 127),
   confidence: number(confidence, 0, 1),
   instrument: instrument && String(instrument),
   onset: number(onset_s, 0, 1e6),
   offset: number(offset_s, onset_s, 1e6),
+  ...(bends?.length && {
+    bends: bends.map((cents, frame) => [onset_s + frame * FRAME_S, number(cents, -MAX_CENTS, MAX_CENTS)]),
+  }),
 });
 
 export function takeOfJson(data, name) {
   const notes = data.notes.map(noteOf);
   const take = finish(new Take(data.name ?? name), notes, data.duration_s);
   take.pedal = (data.pedal ?? []).map(({ onset_s, offset_s }) => ({ onset: onset_s, offset: offset_s }));
+  take.title = String(data.title ?? "");
   take.beats = data.beats ?? [];
   take.programs = data.programs ?? take.programs;
   if (data.transcribed) {

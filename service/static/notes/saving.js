@@ -1,6 +1,7 @@
 /** Saves takes as MIDI, JSON and WAV files. Notes that the filter hides are omitted. */
 
 import { midiFile, toBase64 } from "./midi.js";
+import { FRAME_S } from "./take.js";
 
 const MEDIA_ENDING =
   /\.(wav|wave|bwf|mp[234]|m4[abv]|mpe?g|mk[av]|mov|avi|webm|flac|og[agv]|opus|aac|aiff?|aifc|ape|au|snd|caf|d[fs]f|tta|w64|wma|wv|3gp|json|midi?)$/i;
@@ -16,17 +17,25 @@ function bytesOf(take, filter) {
 
 /** Notes, or presses of the pedal, with the field names of the service. */
 export const rowsOf = (notes) =>
-  notes.map(({ pitch, velocity, confidence, instrument, onset, offset }) => {
+  notes.map(({ pitch, velocity, confidence, instrument, onset, offset, bends }) => {
     const named = { pitch, velocity, confidence, instrument: instrument ?? undefined };
-    return { ...named, onset_s: onset, offset_s: offset };
+    return { ...named, onset_s: onset, offset_s: offset, ...(bends && { bends: centsOf(onset, bends) }) };
   });
+
+/** Convert the bends of a note to the cents of each frame from its onset on. An edit may have moved its onset. */
+function centsOf(onset, bends) {
+  const frames = Math.max(1, Math.round((bends.at(-1)[0] - onset) / FRAME_S) + 1);
+  return Array.from({ length: frames }, (_, frame) => {
+    const until = onset + (frame + 0.5) * FRAME_S;
+    return (bends.findLast(([time]) => time < until) ?? bends[0])[1];
+  });
+}
 
 /** A take with the field names of `POST /transcribe`. */
 export function jsonOf(take, filter) {
   const notes = rowsOf(filter.notesOf(take));
-  const least = { confidence: filter.confidence, length_s: filter.seconds };
-  const { name, duration, beats, programs } = take;
-  const document = { name, duration_s: duration, least, notes, pedal: rowsOf(take.pedal), beats, programs };
+  const { name, title, duration, beats, programs } = take;
+  const document = { name, title, duration_s: duration, notes, pedal: rowsOf(take.pedal), beats, programs };
   // The transcribed notes are included, so that edits can be undone when the file is opened again.
   if (take.edited) document.transcribed = { notes: rowsOf(take.transcribed.notes), beats: take.transcribed.beats };
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });

@@ -1,6 +1,6 @@
 import { applied, History, restore } from "../edit/commands.js";
 
-const FRAME_S = 128 / 11025; // duration of a frame of the shipped weights
+export const FRAME_S = 128 / 11025; // duration of a frame of the shipped weights
 
 /**
  * A take: the notes of one live performance or one recording, in order of onset.

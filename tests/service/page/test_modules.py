@@ -152,16 +152,17 @@ def test_page_has_every_instrument_of_the_service(bench: Tab) -> None:
 
 
 def test_names_of_files_and_tracks_are_understood(bench: Tab) -> None:
-    stems, instrument = bench.run(
+    stems, instruments = bench.run(
         """async (names) => {
           const { stemOf } = await import('./notes/saving.js');
           const { instrumentOf } = await import('./notes/instruments.js');
-          return [names.map((name) => stemOf({ name })), instrumentOf('Guitar')];
+          const labels = ['Guitar', 'Piano', 'Violin I'];
+          return [names.map((name) => stemOf({ name })), labels.map(instrumentOf)];
         }""",
         ["Mr. Brightside", "take 2.flac", "a/b.c"],
     )
     assert stems == ["Mr. Brightside", "take 2", "a.b.c"]
-    assert instrument == "plucked"
+    assert instruments == ["plucked", "piano", "Violin I"]
 
 
 def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
@@ -308,6 +309,27 @@ def test_pedal_that_is_down_at_the_end_of_a_midi_file_is_kept(bench: Tab) -> Non
     )
     file.save(file=memory)
     assert bench.run(OPENED_PEDAL, [*memory.getvalue()]) == [{"onset": 0, "offset": 0.5}]
+
+
+REOPENED_JSON = """async (bends) => {
+  const { rowsOf, jsonOf } = await import('./notes/saving.js');
+  const { NoteFilter } = await import('./notes/note-filter.js');
+  const { openTake } = await import('./notes/opening.js');
+  const { FRAME_S, Take } = await import('./notes/take.js');
+  const take = new Take('a take');
+  take.title = 'Arioso';
+  const times = bends.map((cents, frame) => [1 + frame * FRAME_S, cents]);
+  const note = { pitch: 60, velocity: 64, confidence: 1, instrument: null, onset: 1, offset: 2 };
+  take.notes = [{ ...note, bends: times }, { ...note, onset: 1 + 2 * FRAME_S, bends: times }];
+  take.finish();
+  const opened = await openTake(new File([jsonOf(take, new NoteFilter())], 'a take.json'));
+  return [opened.title, rowsOf(opened.notes).map(({ bends }) => bends)];
+}"""
+
+
+def test_saved_take_keeps_its_title_and_bends(bench: Tab) -> None:
+    bends = [0, 12.5, -30, 41]
+    assert bench.run(REOPENED_JSON, bends) == ["Arioso", [bends, bends[2:]]]
 
 
 DELETED_DURING_A_WRITE = """async () => {

@@ -1,10 +1,11 @@
 /** Requests a score from the service: an object with its SVG, or a file. */
 
 import { request } from "../service/access.js";
-import { BUSY, problemText } from "../service/problem.js";
+import { BUSY, problemText, retrySeconds } from "../service/problem.js";
 
 /**
- * `beats`: the beats that the score must use, if any.
+ * `beats`: the beats that the score must use, if any. If the service rejects the request, the Error has
+ * `final`, true if a retry would fail again, and otherwise `seconds`, the pause before a retry.
  * @param {{notes: object[], pedal: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
  */
 export async function fetchScore({ notes, pedal, title, beats, form, width, signal }) {
@@ -16,8 +17,9 @@ export async function fetchScore({ notes, pedal, title, beats, form, width, sign
     signal,
   });
   if (!response.ok) {
-    const final = !BUSY.includes(response.status); // true if a retry would fail again
-    throw Object.assign(new Error(await problemText(response)), { final });
+    const busy = BUSY.includes(response.status);
+    const about = busy ? { seconds: retrySeconds(response) } : { final: true };
+    throw Object.assign(new Error(await problemText(response)), about);
   }
   return form === "svg" ? response.json() : response.blob();
 }

@@ -4,6 +4,7 @@
  */
 
 import { after, cancel } from "../audio/timers.js";
+import { isInstrument } from "../notes/instruments.js";
 import { rowsOf, save, stemOf, titleOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
@@ -107,6 +108,7 @@ export class ScoreView {
     const state = `${take.live ? take.notes.length : take.revision} ${width} ${this.#filterChanges} ${take.name}`;
     const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled;
     const notes = mustRequest ? this.#notes() : [];
+    let wait = take.live ? LIVE_S : SETTLED_S;
     if (notes.length) {
       this.#request = new AbortController();
       try {
@@ -122,10 +124,11 @@ export class ScoreView {
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#showText(error.message);
         if (error.final) this.#requestedState = state;
+        wait = error.seconds ?? wait;
       }
       this.#request = null;
     }
-    if (this.shown) this.#timer = after(take.live ? LIVE_S : SETTLED_S, () => this.#refresh());
+    if (this.shown) this.#timer = after(wait, () => this.#refresh());
   }
 
   #forget(take) {
@@ -172,11 +175,13 @@ export class ScoreView {
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }
 
+  /** The notes of the score. The service rejects other instruments, such as names of tracks. */
   #notes() {
     const take = this.#stage.take;
     const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newestBeats()[0].time_s - 0.1 : 0;
-    const notes = this.#filter.notesOf(take);
-    return rowsOf(notes.filter(({ onset, offset }) => offset !== null && onset >= from));
+    const notes = this.#filter.notesOf(take).filter(({ onset, offset }) => offset !== null && onset >= from);
+    const accepted = (instrument) => (isInstrument(instrument) ? instrument : null);
+    return rowsOf(notes.map((note) => ({ ...note, instrument: accepted(note.instrument), bends: undefined })));
   }
 
   #pedal() {

@@ -13,3 +13,7 @@ export async function problemText(response) {
 // A server that is full or restarting, or a proxy without a server. Not 507 (disk full), which rarely
 // ends within seconds, while each retry sends much of a file again.
 export const BUSY = [429, 502, 503, 504];
+const DEFAULT_RETRY_S = 5; // if the response has no Retry-After
+
+/** The pause in seconds before a retry. */
+export const retrySeconds = ({ headers }) => Number(headers.get("Retry-After")) || DEFAULT_RETRY_S;

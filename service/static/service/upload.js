@@ -8,9 +8,8 @@
  */
 
 import { request } from "./access.js";
-import { BUSY, problemText } from "./problem.js";
+import { BUSY, problemText, retrySeconds } from "./problem.js";
 
-const DEFAULT_RETRY_S = 5; // pause before a retry if the response has no Retry-After
 const CUT_OFF = "The connection was lost before the end of the recording.";
 const FOREIGN = "Another page answered instead of the service. Reload this page; a network may require you to sign in.";
 
@@ -34,10 +33,7 @@ export async function transcribe(file, receive, signal, { instruments = [], bend
     if (signal.aborted) throw cause;
     throw new Error("The server cannot be reached.", { cause });
   });
-  if (BUSY.includes(response.status)) {
-    const seconds = Number(response.headers.get("Retry-After")) || DEFAULT_RETRY_S;
-    throw new BusyError(await problemText(response), seconds);
-  }
+  if (BUSY.includes(response.status)) throw new BusyError(await problemText(response), retrySeconds(response));
   if (!response.ok) throw new Error(await problemText(response));
   // A proxy or the login page of a network may answer with status 200.
   if (!response.headers.get("Content-Type")?.includes("json")) throw new Error(FOREIGN);

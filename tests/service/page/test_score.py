@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import mido
 import pytest
 from playwright.sync_api import Route, expect
 
@@ -99,6 +100,38 @@ def test_score_grows_while_listening(tab: Tab) -> None:
     expect(page.get_by_role("button", name="Download PDF")).to_be_disabled()
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Download PDF")).to_be_enabled()
+
+
+def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
+    """The service is busy at first, so the page waits. The service does not know all names of
+    tracks."""
+    file = mido.MidiFile()
+    for name in ("Piano", "Violin I"):
+        track = file.add_track(name)
+        for pitch in range(60, 72):
+            track.append(mido.Message("note_on", note=pitch))
+            track.append(mido.Message("note_off", note=pitch, time=file.ticks_per_beat))
+    path = tmp_path / "duo.mid"
+    file.save(path)
+    page = tab.page
+    page.set_input_files("#file", path)
+    expect(page.locator("#takes li")).to_have_count(1)
+    requests: list[dict[str, Any]] = []
+
+    def reject(route: Route) -> None:
+        requests.append(route.request.post_data_json or {})
+        route.fulfill(status=503, headers={"Retry-After": "3"}, json={"detail": "busy"})
+
+    page.route("**/score?form=svg*", reject)
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-about")).to_have_text("busy")
+    page.wait_for_timeout(1500)
+    assert len(requests) == 1
+    assert {note.get("instrument") for note in requests[0]["notes"]} == {"piano", None}
+    page.unroute("**/score?form=svg*")
+    expect(page.locator("#score-page g.note")).to_have_count(24)
+    assert all("503" in error for error in tab.console_errors)
+    tab.console_errors.clear()
 
 
 def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:

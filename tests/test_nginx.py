@@ -241,6 +241,18 @@ async def test_rate_limits_permit_many_users_behind_one_address(
     assert [response.count(b"HTTP/1.1 200 ") for response in responses] == 30 * [60]
 
 
+async def test_rate_limit_includes_uploads(servers: list[RunningServer], tmp_path: Path) -> None:
+    def with_low_limit(port: int) -> str:
+        text = configuration([server.port for server in servers], port)
+        return text.replace("rate=200r/s", "rate=1r/m").replace("burst=3000", "burst=4")
+
+    with nginx(with_low_limit, tmp_path / "nginx") as url:
+        async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
+            statuses = [(await http.post(f"{url}/transcribe")).status_code for _ in range(6)]
+    assert statuses[0] == 401  # without a key
+    assert statuses[-1] == 429
+
+
 async def test_unauthorised_uploads_are_not_buffered(pair: tuple[list[RunningServer], str]) -> None:
     """The response arrives before the end of the body."""
     async with asyncio.timeout(TIMEOUT_S):

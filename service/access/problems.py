@@ -81,17 +81,22 @@ async def reject_websocket(websocket: WebSocket, error: ProtocolError) -> None:
     Browsers, which send `Origin`, hide the HTTP response from the page, so they get the message,
     unless the host or origin is not allowed or a proxy can try another server (docker/nginx.conf).
     """
-    code, headers = error.code, websocket.headers
+    code = error.code
     is_foreign = code.close_code == CloseCode.FORBIDDEN
-    is_full = code.status == HTTPStatus.SERVICE_UNAVAILABLE
-    for_proxy = is_full and headers.get("x-refuse-with") == "status"
+    as_status = "origin" not in websocket.headers or is_foreign or proxy_can_retry(websocket, error)
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        if "origin" not in headers or is_foreign or for_proxy:
+        if as_status:
             await websocket.send_denial_response(problem_response(error))
             return
         await websocket.accept(subprotocol=chosen_subprotocol(websocket))
         await websocket.send_text(Error.of(error).model_dump_json())
         await websocket.close(code.close_code, code)
+
+
+def proxy_can_retry(websocket: WebSocket, error: ProtocolError) -> bool:
+    """True if a proxy tries another server when it receives the status of this error."""
+    is_full = error.code.status == HTTPStatus.SERVICE_UNAVAILABLE
+    return is_full and websocket.headers.get("x-refuse-with") == "status"
 
 
 def chosen_subprotocol(websocket: WebSocket) -> str | None:

@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from service.access.keys import SCOPE_KEY
-from service.access.problems import chosen_subprotocol, reject_websocket
+from service.access.problems import chosen_subprotocol, proxy_can_retry, reject_websocket
 from service.live.session import (
     MAX_BUFFERED_S,
     MAX_MESSAGE_BYTES,
@@ -67,7 +67,7 @@ async def transcribe_live(websocket: WebSocket) -> None:
         try:
             reservation = slots.enter_context(state.reserve_session(client))
         except ProtocolError as rejection:
-            if not may_resume_ghost(state, rejection):
+            if proxy_can_retry(websocket, rejection) or not may_resume_ghost(state, rejection):
                 log.failed(rejection)
                 await reject_websocket(websocket, rejection)
                 return

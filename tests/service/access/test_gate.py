@@ -11,6 +11,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from service.access.gate import LOOPBACK_HOSTS, client_name_for, host_allowed, origin_allowed
 from service.access.keys import hash_key
+from service.live import websocket
 from tests.service.apps import ADDRESS, receive_all, serving, start_session
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
@@ -138,7 +139,7 @@ def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
     assert client_name_for((address, 9)) == f"address {client}"
 
 
-def test_proxy_can_request_rejection_by_http_status() -> None:
+def test_proxy_can_request_rejection_by_http_status(monkeypatch: pytest.MonkeyPatch) -> None:
     to_page = {"Origin": "http://testserver"}
     for_proxy = {**to_page, "X-Refuse-With": "status", **bearer(ALICE)}
     with guarded(max_sessions=1) as client:
@@ -150,6 +151,9 @@ def test_proxy_can_request_rejection_by_http_status() -> None:
             start_session(socket)
             assert handshake_rejection(client, headers=for_proxy) == (503, "too_many_sessions")
             assert browser_rejection(client, headers=bearer(ALICE)) == ("too_many_sessions", 4429)
+            # Even if the client may be resuming the session of a connection that is dead.
+            monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
+            assert handshake_rejection(client, headers=for_proxy) == (503, "too_many_sessions")
 
 
 LOOPBACK = dict.fromkeys(("localhost", "127.0.0.1:8000", "[::1]:8000"), 200)

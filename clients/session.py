@@ -44,8 +44,9 @@ def websocket_url(url: str) -> str:
     """Return the websocket address of the live endpoint of a service.
 
     ``http://host:8000``, ``ws://host:8000/`` and ``host:8000`` all become
-    ``ws://host:8000/ws/transcribe``. The address may have a path. Raises ValueError if the host is
-    missing, the port is invalid, or the scheme is not ws, wss, http or https.
+    ``ws://host:8000/ws/transcribe``. The address may have a path. Its query is dropped, because the
+    server would read it as the fields of ``start``. Raises ValueError if the host is missing, the
+    port is invalid, or the scheme is not ws, wss, http or https.
     """
     parts = urlsplit(url if "://" in url else f"ws://{url}")
     schemes = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
@@ -56,7 +57,7 @@ def websocket_url(url: str) -> str:
     if not is_valid:
         raise ValueError(f"invalid service address: {url!r}")
     path = parts.path.rstrip("/").removesuffix(WEBSOCKET_PATH) + WEBSOCKET_PATH
-    return urlunsplit((schemes[parts.scheme], parts.netloc, path, parts.query, ""))
+    return urlunsplit((schemes[parts.scheme], parts.netloc, path, "", ""))
 
 
 async def open_socket(url: str, start: str) -> ClientConnection:

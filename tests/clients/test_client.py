@@ -224,7 +224,8 @@ async def test_an_incomplete_last_sample_is_reported_last() -> None:
         ("https://host/", "wss://host/ws/transcribe"),
         ("host:8000", "ws://host:8000/ws/transcribe"),
         ("https://host/music/", "wss://host/music/ws/transcribe"),
-        ("ws://host/music/ws/transcribe?mode=block", "ws://host/music/ws/transcribe?mode=block"),
+        ("ws://host/music/ws/transcribe", "ws://host/music/ws/transcribe"),
+        ("http://host:8000/?lang=de", "ws://host:8000/ws/transcribe"),
     ],
 )
 def test_service_addresses_become_websocket_urls(address: str, expected: str) -> None:

@@ -22,6 +22,7 @@ LAYERS = [
     ["service.notes"],
     ["service.stream"],
     ["service.engine"],
+    ["service.ops.logs"],
     ["service.workers"],
     ["service.access"],
     ["service.ops"],

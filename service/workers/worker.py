@@ -26,6 +26,7 @@ from model.config import ModelConfig
 from service.engine.load import WorkerConfig
 from service.engine.segment_memory import SegmentMemory
 from service.notes.tracker_settings import TrackerSettings
+from service.ops import logs
 from service.protocol.errors import ProtocolError, internal_error
 from service.protocol.server_messages import DoneReason
 from service.stream.session import LiveSession, OpenSession, SessionOutput
@@ -93,7 +94,7 @@ class SegmentResult(NamedTuple):
 
 def main() -> None:
     """Run a worker process. The arguments are the file descriptors of its socket and its memory."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.configure("json" if os.environ.get("RSE_LOG_FORMAT") == "json" else "text")
     run(Connection(int(sys.argv[1])), int(sys.argv[2]), own_process=True)
 
 

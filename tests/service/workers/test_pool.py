@@ -1,6 +1,7 @@
 """Tests of a pool whose workers are processes."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -119,10 +120,15 @@ def test_background_pool_equals_the_local_engine() -> None:
         np.testing.assert_array_equal(frames, expected[1])
 
 
-async def test_load_failure_is_reported() -> None:
+async def test_load_failure_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RSE_LOG_FORMAT", "json")  # of the workers too
     pool = WorkerPool(WorkerConfig(load=fail_to_load, model="", device="cpu"), cores=2, workers=2)
     with pytest.raises(EngineError, match="ValueError: no such weights"):
         await pool.start()
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert "no such weights" in lines[0]["exception"]
 
 
 def fail_to_load(name: str, device: str) -> Any:

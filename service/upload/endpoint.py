@@ -135,7 +135,7 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
         title = performance.title or stem
         pedal = performance.pedal
         score = partial(ScoreDocument, performance.notes, query, title, pedal=pedal)
-        xml = await render_score(request, state, score, "musicxml")
+        xml = await render_score(request, state, score, "musicxml", of_upload=True)
         return Response(xml, media_type=MUSICXML, headers=file_name(stem, ".musicxml"))
 
 

@@ -2,7 +2,8 @@
 
 A score takes seconds to render. The service renders scores in separate processes of low priority,
 one at a time for each client, so that live streams and other clients do not wait. It kills a
-process after RENDER_TIMEOUT_S, when the client disconnects, and when the service drains.
+process after RENDER_TIMEOUT_S and when the client disconnects. It also kills it when the service
+drains, unless the score is the response to an upload, which the drain waits for.
 """
 
 import asyncio
@@ -129,10 +130,12 @@ async def render_score(
     score: Callable[[], ScoreDocument],
     form: str,
     width: int = 0,
+    *,
+    of_upload: bool = False,
 ) -> bytes | dict[str, Any]:
     """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
-    too long, the client disconnects, or the service drains. Also raises ProtocolError if the score
-    extra is missing."""
+    too long, the client disconnects, or the service drains. With ``of_upload``, also render while
+    the service drains. Also raises ProtocolError if the score extra is missing."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:
@@ -147,7 +150,8 @@ async def render_score(
     disconnected = asyncio.create_task(_wait_for_disconnect(request))
     try:
         ended = asyncio.wait([rendering, disconnected], return_when="FIRST_COMPLETED")
-        await state.wait_for(ended, RENDER_TIMEOUT_S)
+        wait_for = asyncio.wait_for if of_upload else state.wait_for
+        await wait_for(ended, RENDER_TIMEOUT_S)
         if not rendering.done():
             raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
         return rendering.result()

@@ -6,6 +6,7 @@ import socket
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import httpx
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 import soundfile
 from anyio import to_process
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from service.access.keys import hash_key
 from service.score import sheet
-from service.state import MAX_SCORES_PER_CLIENT
-from service.upload import score
-from tests.service.apps import post, sound_file
+from service.state import MAX_SCORES_PER_CLIENT, ServiceState
+from service.upload import endpoint, score
+from tests.service.apps import post, serving, sound_file
 from tests.service.score.music import tune
 from tests.service.servers import TONES, server_starter
 
@@ -129,6 +131,21 @@ def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.Monke
     response = client.post("/score", json={"notes": NOTES})
     assert response.status_code == 422
     assert "rse-transcribe[score]" in response.json()["detail"]
+
+
+def test_score_of_a_recording_is_rendered_while_the_service_drains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def drain_and_render(
+        request: Request, state: ServiceState, *arguments: Any, **options: Any
+    ) -> bytes | dict[str, Any]:
+        state.draining.set()
+        return await score.render_score(request, state, *arguments, **options)
+
+    monkeypatch.setattr(endpoint, "render_score", drain_and_render)
+    with serving() as (client, _):
+        response = post(client, sound_file(), "musicxml")
+    assert response.content.startswith(b"<?xml"), response.text
 
 
 INCOMPLETE = (

@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from threading import Thread
@@ -334,17 +333,24 @@ class WorkerPool:
             if not loaded.done():
                 loaded.set_result(reply)
             self._changed.set()
-            with suppress(asyncio.IncompleteReadError, OSError):
-                while True:
-                    for reply in await worker.receive():
-                        if isinstance(reply, BatchTiming):
-                            self.on_batch(reply)
-                        else:
-                            worker.handle(reply)
+            await self._handle_replies(worker)
         finally:
             heartbeats.cancel()
             self._workers.remove(worker)
             self._unfinished.add(stopping := asyncio.create_task(worker.stop()))
             await asyncio.shield(stopping)
-        logger.error("a worker exited: starting another")
         self.on_worker_exit()
+
+    async def _handle_replies(self, worker: WorkerClient) -> None:
+        """Handle a worker's replies until it exits, or until one cannot be handled."""
+        try:
+            while True:
+                for reply in await worker.receive():
+                    if isinstance(reply, BatchTiming):
+                        self.on_batch(reply)
+                    else:
+                        worker.handle(reply)
+        except (asyncio.IncompleteReadError, OSError):
+            logger.error("a worker exited: starting another")
+        except Exception:
+            logger.exception("cannot handle a worker's reply: starting another worker")

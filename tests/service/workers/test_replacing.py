@@ -292,12 +292,16 @@ class FailingMemory(SegmentMemory):
 
 
 async def test_segment_whose_result_cannot_be_copied_fails(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pools, "SegmentMemory", FailingMemory)
-    monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     pool = thread_pool()
+    exits: list[None] = []
+    pool.on_worker_exit = lambda: exits.append(None)
     await pool.start()
     with pytest.raises(EngineError, match="4 workers exited"):
         await asyncio.wait_for(asyncio.wrap_future(pool.submit(segment(10))), 60)
+    await until(lambda: len(exits) == 4)
     await pool.close()
+    assert "cannot handle a worker's reply" in caplog.text
+    assert "cannot start a worker" not in caplog.text

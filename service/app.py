@@ -138,8 +138,7 @@ class PageFiles(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse):
-            # Read the small file directly. FileResponse would read it in a thread, and would serve
-            # requests for thousands of byte ranges.
+            # Read the small file directly. FileResponse would read it in a thread.
             del response.headers["accept-ranges"]
             content = Path(response.path).read_bytes()  # noqa: ASYNC240
             response = Response(content, response.status_code, response.headers)

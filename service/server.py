@@ -178,7 +178,6 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         # Above MAX_MESSAGE_BYTES the application sends an error. Above this limit the library
         # closes the socket with 1009.
         ws_max_size=4 * MAX_MESSAGE_BYTES,
-        ws_max_queue=4,
         # PCM compresses poorly, so deflate would only cost time and memory.
         ws_per_message_deflate=False,
         # Pings prevent proxies from closing an idle socket. They have no timeout, because a pong

@@ -56,7 +56,7 @@ class EventDetector:
         self._classifier = InstrumentClassifier(heads, frame_seconds, instruments, settings)
         self.instruments = self._classifier.classes
         if last_age is not None or self.instruments and set(self.instruments) <= set(CHORDAL):
-            settings = replace(settings, line=None)
+            settings = replace(settings, line=False)
         sung = settings.line and "voice" in self.instruments
         tracked = [name for name in TRACKED if name in heads]
         tracked += [CENTS] if sung and CENTS in heads else []

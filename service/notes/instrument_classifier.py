@@ -18,7 +18,7 @@ belief has a weight w_c for each class: the number of recent notes of c. With K 
 The prior is the predictive distribution of a Dirichlet prior whose counts decay exponentially. A
 note with clear evidence gets its class even if this class is new. A note with unclear evidence gets
 the class of the recent notes. A note that sounds alone probably belongs to the performer of the
-earlier notes, so its class is chosen with ``belief_solo_trust`` instead of ``belief_trust``. The
+earlier notes, so its class is chosen with SOLO_TRUST instead of ``belief_trust``. The
 update always uses ``belief_trust``, because the belief must not confirm itself. After RESET_S of
 silence the weights restart from 0, because the performer may have changed. The belief is rounded,
 so that a checkpoint contains it exactly.
@@ -44,6 +44,7 @@ REACH = 2  # number of frames on each side of an onset that are evidence, as in 
 _NEARNESS = 1 - np.abs(np.arange(-REACH, REACH + 1)) / (REACH + 1)
 _FLOOR = np.float32(1e-3)  # minimum probability, so that no single frame can exclude a class
 RESET_S = 10.0  # duration of a silence that resets the belief
+SOLO_TRUST = 2.0  # weight of the belief for notes that sound alone
 _DIGITS = 4  # decimal places of the weights
 
 
@@ -144,7 +145,7 @@ class InstrumentClassifier:
         return sum(weights.get(name, 0.0) for name in names) / total if total else 0.0
 
     def _trust(self, alone: bool) -> float:
-        return self._settings.belief_solo_trust if alone else self._settings.belief_trust
+        return SOLO_TRUST if alone else self._settings.belief_trust
 
     def _posterior(self, event: NoteEvent, frame: int, trust: float) -> NDArray[np.float64]:
         """Return q of the module's equations, [classes], from the frames up to ``frame``."""

@@ -14,12 +14,12 @@ The states of ``SemitoneLine`` are the 128 pitches. With y and o the probabiliti
 onset heads:
 
     g[f, p] = log-odds of (y[f, p] + SPREAD (y[f, p - 1] + y[f, p + 1])) + bias
-    c[f, p] = cost - onset_weight max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
+    c[f, p] = COST - ONSET_WEIGHT max(0, log-odds of o[f, p] - log-odds of MIN_ONSET)
 
-SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows with the
-share of recent audible frames in which the network is uncertain. Uncertainty is typical of
-instruments that the network was not trained on. If the network is certain, the smaller bias lets
-notes end sooner.
+SPREAD prevents vibrato from splitting a note. The minimum of c is MIN_COST. The bias grows from
+BIAS with the share of recent audible frames in which the network is uncertain. Uncertainty is
+typical of instruments that the network was not trained on. If the network is certain, the smaller
+bias lets notes end sooner.
 
 ``service.notes.singing`` defines the states for singers.
 """
@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.events import NoteEvent
 from service.notes.frames import OVERTONES
-from service.notes.tracker_settings import LineSettings
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -52,15 +51,21 @@ _NEAR = 2  # maximum distance, in semitones, of two pitches that may be one glid
 _APART = np.abs(np.subtract.outer(np.arange(PITCHES), np.arange(PITCHES)))
 _UNRELATED = (_APART > _NEAR) & ~np.isin(_APART, OVERTONES)
 
-SPREAD = np.float32(0.3)
+# Gains and costs are natural log-odds.
+BIAS = 1.0  # gain of a note over silence in a frame whose frame probability is 0.5
+DOUBT_BIAS = 3.5  # maximum addition to the bias if the network was uncertain
+COST = 15.0  # cost of the start of a note without onset probability
+ONSET_WEIGHT = np.float32(2.5)
 MIN_ONSET = np.float32(0.05)
 MIN_COST = np.float32(1.0)
+AGAIN_THRESHOLD = 0.35  # minimum onset probability at which the sounding pitch starts again
+SPREAD = np.float32(0.3)
 AUDIBLE, CERTAIN = 0.1, 0.5
 """A frame is audible, or certain, if the frame probability of its likeliest pitch reaches this
 value. Audible frames that are not certain are uncertain."""
 UNCERTAIN_SHARES = (0.2, 0.6)
-"""The addition to the bias rises from 0 at the first share of uncertain frames to ``doubt_bias`` at
-the second."""
+"""The addition to the bias rises from 0 at the first share of uncertain frames to DOUBT_BIAS at the
+second."""
 PRIOR = (0.3, 20)  # prior share of uncertain frames, and its weight in frames
 _MIN_PROBABILITY = np.float32(5e-3)  # minimum distance of probabilities from 0 and 1
 
@@ -115,8 +120,7 @@ def best_paths(
 class SemitoneLine:
     """Best paths whose states are the 128 pitches, for all instruments except singers."""
 
-    def __init__(self, settings: LineSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._pitches: list[int] = []  # states that gain more than silence in some frame
         self._sounding = self._starting = np.zeros((0, 0), np.float32)
         self._silent = np.zeros(0, np.float32)
@@ -131,9 +135,8 @@ class SemitoneLine:
         pitches = np.flatnonzero(highest > 1 / (1 + np.exp(bias.max())))
         self._pitches = pitches.tolist()
         if self._pitches:
-            line = self._settings
             excess = np.maximum(0, log_odds(onset[:, pitches]) - _NO_ONSET)
-            cost = np.maximum(MIN_COST, line.cost - np.float32(line.onset_weight) * excess)
+            cost = np.maximum(MIN_COST, COST - ONSET_WEIGHT * excess)
             odds = log_odds(spread[:, pitches])
             self._sounding, self._silent, _ = best_paths(odds, cost, bias)
             self._starting = self._sounding - cost[: len(bias)]
@@ -159,8 +162,7 @@ class MonophonyDetector:
     polyphonic, because its notes overlap.
     """
 
-    def __init__(self, settings: LineSettings, heads: tuple[str, ...]) -> None:
-        self._settings = settings
+    def __init__(self, heads: tuple[str, ...]) -> None:
         self._frame = heads.index("frame")
         self._piano = heads.index(PIANO) if PIANO in heads else None
         self._run = 0  # consecutive frames, up to the latest, with a second pitch
@@ -203,4 +205,4 @@ class MonophonyDetector:
         share = uncertain / (audible + prior_frames)
         low, high = UNCERTAIN_SHARES
         weight = min(1.0, max(0.0, (share - low) / (high - low)))
-        return self._settings.bias + self._settings.doubt_bias * weight
+        return BIAS + DOUBT_BIAS * weight

@@ -16,7 +16,7 @@ frame of a path, take the largest frame probability of the pitch and its two nei
 starts after silence only if the mean of these values reaches MIN_MEAN, which excludes most speech.
 Its onset is the frame with the highest onset probability among its first r + 1 frames, or the first
 frame if all are below MIN_ONSET. A sounding pitch starts again at onset peaks that reach
-``again_threshold``. When the music becomes polyphonic, the undecided frames are decoded as
+AGAIN_THRESHOLD. When the music becomes polyphonic, the undecided frames are decoded as
 polyphonic. When it becomes monophonic again, the path continues from the last decided frame.
 
 Events are returned in the order in which they are decided. A note_off may therefore follow the
@@ -31,6 +31,7 @@ from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
 from service.notes.frames import LatestFrames, frame_confirms_onset, peaks
 from service.notes.monophonic import (
+    AGAIN_THRESHOLD,
     AHEAD_FRAMES,
     F32,
     MEMORY_FRAMES,
@@ -41,7 +42,7 @@ from service.notes.monophonic import (
     SemitoneLine,
 )
 from service.notes.singing import SungLine
-from service.notes.tracker_settings import ONSET_RADIUS, LineSettings, TrackerSettings
+from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 
 MIN_MEAN = 0.15
@@ -54,12 +55,11 @@ class NoteTracker(Tracker):
         self, settings: TrackerSettings, frame_seconds: float, heads: tuple[str, ...]
     ) -> None:
         super().__init__(settings, frame_seconds, heads, offset_age=ONSET_RADIUS)
-        self._monophony, self._line = None, settings.line or LineSettings()
+        self._monophony = MonophonyDetector(heads) if settings.line else None
         self._ahead, self.history_frames = ONSET_RADIUS, WAIT
-        if settings.line is not None:
-            self._monophony = MonophonyDetector(self._line, heads)
+        if settings.line:
             self._ahead, self.history_frames = AHEAD_FRAMES, MEMORY_FRAMES + SECOND_FRAMES
-        self._semitones = SemitoneLine(self._line)
+        self._semitones = SemitoneLine()
         self._cents = heads.index(CENTS) if CENTS in heads and settings.line else None
         self._sung = SungLine()
         # A monophonic note is decided late: its first frames no longer count as evidence.
@@ -188,7 +188,7 @@ class NoteTracker(Tracker):
 
     def _starts_again(self, frame: int, pitch: int) -> bool:
         onsets = self._onsets(frame, pitch)[:, None]
-        return bool(peaks(onsets, ONSET_RADIUS, self._line.again_threshold)[ONSET_RADIUS, 0])
+        return bool(peaks(onsets, ONSET_RADIUS, AGAIN_THRESHOLD)[ONSET_RADIUS, 0])
 
     def _is_audible(self, frame: int, pitch: int) -> bool:
         """Return True if the frame probabilities suffice for a note after silence."""

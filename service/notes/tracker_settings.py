@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from model.validation import NonNegative, Positive, validated_dataclass
+from model.validation import Flag, NonNegative, Positive, validated_dataclass
 from service.protocol.midi_file import PEDAL_INSTRUMENTS
 
 ONSET_RADIUS = 2  # number of frames on each side with which an onset peak is compared
@@ -17,25 +17,6 @@ MAX_ODDS = 6.0  # log-odds of 0.9975
 
 Bias = Annotated[float, Field(ge=-MAX_ODDS, le=MAX_ODDS)]
 Threshold = Annotated[float, Field(gt=0, le=1)]  # probabilities of silence are 0
-
-
-@validated_dataclass(kw_only=True)
-class LineSettings:
-    """Settings of monophonic music, in natural log-odds except for ``again_threshold``.
-
-    Attributes:
-        bias: gain of a note over silence in a frame whose frame probability is 0.5.
-        doubt_bias: maximum addition to ``bias`` if the network was uncertain in many recent frames.
-        cost: cost of the start of a note.
-        onset_weight: factor of the onset head's log-odds, which reduce the cost.
-        again_threshold: minimum onset probability at which the sounding pitch starts again.
-    """
-
-    bias: float = 1.0
-    doubt_bias: NonNegative = 3.5
-    cost: NonNegative = 15.0
-    onset_weight: NonNegative = 2.5
-    again_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.35
 
 
 @validated_dataclass(kw_only=True)
@@ -63,15 +44,15 @@ class TrackerSettings:
             a press is reported.
         belief_prior_notes: weight, in notes, of the uniform prior over all classes
             (``service.notes.instrument_classifier``).
-        belief_trust: weight of the belief relative to a note's own evidence.
-        belief_solo_trust: weight of the belief for notes that sound alone.
+        belief_trust: weight of the belief relative to a note's own evidence. The instrument of a
+            note that sounds alone depends on SOLO_TRUST instead.
         belief_kept: factor by which each note reduces the weights of the earlier notes.
         early_odds: in anytime mode, added to the log-odds of the onset threshold for peaks with the
             age 0, 1, 2 ... frames (``service.notes.anytime``). Empty means EARLY_ODDS.
         usual_onset_age: median age in frames of the onsets when they are decided, or None if it was
             not measured. The message `ready` reports the resulting delay.
-        line: settings of monophonic music (``service.notes.monophonic``). None means that
-            monophonic music is decoded like polyphonic music.
+        line: True if monophonic music is decoded as the best path through its frames
+            (``service.notes.monophonic``), False if it is decoded like polyphonic music.
 
     Raises:
         ValueError: a value is out of range, or the pedal's thresholds are in the wrong order.
@@ -92,11 +73,10 @@ class TrackerSettings:
     pedal_presence_threshold: Threshold = 0.1
     belief_prior_notes: Positive = 2.0
     belief_trust: NonNegative = 0.5
-    belief_solo_trust: NonNegative = 2.0
     belief_kept: Annotated[float, Field(ge=0, le=MAX_KEPT)] = 0.97
     early_odds: tuple[NonNegative, ...] = ()
     usual_onset_age: float | None = None
-    line: LineSettings | None = None
+    line: Flag = False
 
     def __post_init__(self) -> None:
         low, high = self.pedal_off_threshold, self.pedal_on_threshold

@@ -19,7 +19,7 @@ import numpy as np
 
 from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
-from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 from training.evaluation.families import FamilyCounts
 from training.music.families import FAMILIES, validation_passages
 from training.music.metrics import matched_onsets
@@ -59,12 +59,6 @@ GRID: Grid = {
         for family, members in FAMILIES.items()
         if members.classes
     },
-    # All settings of monophonic music (LineSettings).
-    "line.bias": tuple(i / 4 for i in range(-4, 13)),
-    "line.doubt_bias": tuple(i / 2 for i in range(13)),
-    "line.cost": tuple(float(cost) for cost in range(3, 31, 3)),
-    "line.onset_weight": tuple(i / 2 for i in range(11)),
-    "line.again_threshold": _PROBABILITIES,
 }
 NAMING_GRID: Grid = {
     "belief_trust": (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0),
@@ -104,7 +98,7 @@ def tuned_settings(
     pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
     start = TrackerSettings.from_card(transcriber.card)
     # `early_odds` depend on the onset threshold, so they are chosen later (anytime_thresholds).
-    start = replace(start, early_odds=(), line=start.line or LineSettings())
+    start = replace(start, early_odds=(), line=True)
 
     def mean_score(settings: TrackerSettings, entry: str) -> float:
         """Return the mean score of the settings. The entry of a family is scored on the passages of
@@ -232,8 +226,6 @@ def value_of(settings: TrackerSettings, entry: str) -> Any:
     """Return the current value of an entry of a grid. An entry of a family has the value of the
     family's first class, or the shared value if the class has no value."""
     name, _, family = entry.partition(".")
-    if name == "line":
-        return getattr(settings.line or LineSettings(), family)
     value = getattr(settings, name)
     if not family:
         return value
@@ -244,9 +236,7 @@ def value_of(settings: TrackerSettings, entry: str) -> Any:
 def with_value(settings: TrackerSettings, entry: str, value: Any) -> TrackerSettings:
     """Return the settings with a new value of an entry of a grid."""
     name, _, family = entry.partition(".")
-    if name == "line":
-        value = replace(settings.line or LineSettings(), **{family: value})
-    elif family:
+    if family:
         value = {**getattr(settings, name), **dict.fromkeys(FAMILIES[family].classes, value)}
     return replace(settings, **{name: value})
 

@@ -12,7 +12,7 @@ from service.notes.base_tracker import Tracker
 from service.notes.events import NoteEvent
 from service.notes.monophonic import PIANO
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 
 FRAME_S = 128 / 11_025
@@ -219,12 +219,5 @@ line_settings = st.builds(
     TrackerSettings,
     onset_correction_frames=st.floats(-0.49, 0.49),
     min_note_frames=st.just(4),
-    line=st.builds(
-        LineSettings,
-        bias=st.floats(-1, 3),
-        doubt_bias=st.floats(0, 9),
-        cost=st.floats(0, 20),
-        onset_weight=st.floats(0, 4),
-        again_threshold=st.floats(0.1, 0.9),
-    ),
+    line=st.just(True),
 )

@@ -11,7 +11,7 @@ from model.config import HEADS
 from service.notes.event_detector import EventDetector
 from service.notes.events import UPDATE_S, NoteEvent
 from service.notes.instrument_classifier import RESET_S, InstrumentClassifier
-from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.synthetic_notes import (
     FRAME_S,
     Probabilities,
@@ -23,7 +23,7 @@ from tests.service.notes.synthetic_notes import (
 UPDATE_FRAMES = round(UPDATE_S / FRAME_S)
 
 
-def detector(instruments: tuple[str, ...] = (), line: LineSettings | None = None) -> EventDetector:
+def detector(instruments: tuple[str, ...] = (), line: bool = False) -> EventDetector:
     thresholds, biases = {"violin": 0.3, "piano": 0.6}, {"violin": -1.0, "piano": 1.0}
     settings = TrackerSettings(onset_thresholds=thresholds, end_biases=biases, line=line)
     return EventDetector(settings, FRAME_S, HEADS, instruments)
@@ -72,7 +72,7 @@ def test_resumed_detector_returns_the_same_events(
 ) -> None:
     frames = probabilities.shape[1]
     cut = data.draw(st.integers(1, frames - 1))
-    line = data.draw(st.sampled_from([None, LineSettings()]))
+    line = data.draw(st.booleans())
     uncut = detector(line=line)
     before = uncut.push(0, probabilities[:, :cut])
     ons = {e.note_id: e for e in before if isinstance(e, NoteEvent) and e.kind != "note_off"}
@@ -137,11 +137,11 @@ def test_later_notes_correct_the_label_of_a_sounding_note() -> None:
 
 
 def test_keyboards_have_no_monophonic_delay() -> None:
-    line, polyphonic = LineSettings(), detector()
-    assert detector(line=line).on_delay_frames > polyphonic.on_delay_frames
-    assert detector(("piano", "voice"), line).on_delay_frames > polyphonic.on_delay_frames
-    assert detector(("piano", "organ"), line).on_delay_frames == polyphonic.on_delay_frames
-    assert detector(line=line).off_delay_frames == polyphonic.off_delay_frames
+    polyphonic = detector()
+    assert detector(line=True).on_delay_frames > polyphonic.on_delay_frames
+    assert detector(("piano", "voice"), line=True).on_delay_frames > polyphonic.on_delay_frames
+    assert detector(("piano", "organ"), line=True).on_delay_frames == polyphonic.on_delay_frames
+    assert detector(line=True).off_delay_frames == polyphonic.off_delay_frames
 
 
 def test_long_silence_resets_the_instrument_belief() -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.synthetic_notes import FRAME_S, SINGER_HEADS, run_tracker, spans, sung
 
-SETTINGS = TrackerSettings(line=LineSettings())
+SETTINGS = TrackerSettings(line=True)
 
 
 def singer(instrument: str = "voice") -> NoteTracker:

@@ -13,7 +13,7 @@ from service.notes.event_detector import EventDetector
 from service.notes.events import NoteEvent
 from service.notes.monophonic import PIANO
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import DEFAULT_VELOCITY, LineSettings, TrackerSettings
+from service.notes.tracker_settings import DEFAULT_VELOCITY, TrackerSettings
 from tests.service.notes.synthetic_notes import (
     FRAME_S,
     HEADS,
@@ -190,8 +190,6 @@ def test_model_without_an_onset_head_is_supported() -> None:
 def test_model_card_overrides_settings() -> None:
     card = {"tracker": {"onset_threshold": 0.31}}
     assert TrackerSettings.from_card(card) == TrackerSettings(onset_threshold=0.31)
-    monophonic = {"tracker": {"line": {"cost": 12.0}}}
-    assert TrackerSettings.from_card(monophonic).line == LineSettings(cost=12.0)
     assert TrackerSettings.from_card({}) == TrackerSettings()
     with pytest.raises(ValueError, match="^unknown field: onset$"):
         TrackerSettings.from_card({"tracker": {"onset": 0.31}})
@@ -199,8 +197,8 @@ def test_model_card_overrides_settings() -> None:
 
 # -- monophonic music -----------------------------------------------------------------------------
 
-MONOPHONIC = TrackerSettings(line=LineSettings())
-POLYPHONIC = replace(MONOPHONIC, line=None)
+MONOPHONIC = TrackerSettings(line=True)
+POLYPHONIC = replace(MONOPHONIC, line=False)
 
 
 def track_line(probs: Probabilities, settings: TrackerSettings = MONOPHONIC) -> list[NoteEvent]:

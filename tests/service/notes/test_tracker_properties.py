@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.notes.tracker import NoteTracker
-from service.notes.tracker_settings import LineSettings, TrackerSettings
+from service.notes.tracker_settings import TrackerSettings
 from tests.service.notes.synthetic_notes import (
     ALL_HEADS,
     FRAME_S,
@@ -41,7 +41,7 @@ class Case(NamedTuple):
         return tracker
 
 
-MONOPHONIC = TrackerSettings(line=LineSettings())
+MONOPHONIC = TrackerSettings(line=True)
 CASES = {
     "polyphonic": st.tuples(random_probabilities(), tracker_settings, st.just(ALL_HEADS)),
     "melody": st.tuples(melodies(), line_settings, st.just(ALL_HEADS)),

@@ -215,13 +215,6 @@ class ModelConfig:
         kind = front.pop("kind", None)
         if kind not in kinds:
             raise ValueError(f"unknown front-end {kind!r}; expected one of {sorted(kinds)}")
-        if kind == "filterbank":
-            # Older cards also contain the constants, and ``history``, a removed option of which
-            # only True is supported. Drop these fields if they have the only supported value.
-            supported = vars(FilterbankConfig) | {"history": True}
-            fields = {item.name for item in dataclasses.fields(FilterbankConfig)}
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in front.items()}
-            front = {k: v for k, v in values.items() if k in fields or supported.get(k) != v}
         return cls(**data | {"front_end": kinds[kind](**front)})
 
 

@@ -1,4 +1,7 @@
-"""Test of the quick-start notebook. tests/model/test_export_onnx.py runs the other example."""
+"""Test of the quick-start notebook.
+
+tests/model/test_export_onnx.py and tests/training/fine_tune/test_fine_tune.py run the others.
+"""
 
 from pathlib import Path
 

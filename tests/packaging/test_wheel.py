@@ -148,7 +148,7 @@ import importlib, pkgutil
 for name in ("service", "rse_transcribe", "model"):
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, name + "."):
-        need_extra = "import_tf tf_checkpoint export_onnx cluster".split()
+        need_extra = ("export_onnx", "cluster")
         if module.name.rpartition(".")[2] not in ("__main__", *need_extra):
             importlib.import_module(module.name)
 try:

@@ -72,7 +72,7 @@ async def test_client_that_does_not_read_is_disconnected(server: RunningServer) 
     assert "Traceback" not in server.log
 
 
-async def test_ping_behind_queued_audio_is_answered_in_time(server: RunningServer) -> None:
+async def test_audio_queued_before_a_ping_is_read_in_time(server: RunningServer) -> None:
     async with connect_to(server, "?encoding=pcm_s16le&sample_rate=8000") as socket:
         sent, start_s, message = 0, time.monotonic(), bytes(2 * MIN_READ_BYTES_PER_S)
         with contextlib.suppress(TimeoutError):

@@ -60,7 +60,7 @@ class Cluster:
         return f"http://127.0.0.1:{self.port}/music"
 
     def processes(self, command: bytes = b"") -> list[int]:
-        """Return the IDs of processes whose command line contains `of`."""
+        """Return the IDs of processes whose command line contains ``command``."""
         pids = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

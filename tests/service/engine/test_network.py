@@ -1,4 +1,4 @@
-"""Tests of real networks in streams: stream_frames frames equal those of separate windows."""
+"""Tests of real networks in streams: streamed frames equal those of separate windows."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ from service.score.quantise import QuantisedNote
 from service.score.staves import OPEN
 from tests.service.score.music import as_notes, free_rhythm, tune
 
-music21 = pytest.importorskip("music21", reason="the extra score")
+music21 = pytest.importorskip("music21", reason="reads scores back")
 BEATS_S = 0.6 + np.arange(49) * 0.5
 
 

@@ -15,7 +15,7 @@ from service.score.marks import best_clef, dynamics, octave_lines, presses
 from service.score.voices import Chord
 from tests.service.score.music import as_notes, tune
 
-music21 = pytest.importorskip("music21", reason="the extra score")
+music21 = pytest.importorskip("music21", reason="reads scores back")
 BARS = [(Fraction(4 * bar), 4) for bar in range(16)]
 
 

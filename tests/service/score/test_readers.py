@@ -11,7 +11,7 @@ from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from tests.service.score.music import as_notes
 
-music21 = pytest.importorskip("music21", reason="the extra score")
+music21 = pytest.importorskip("music21", reason="reads scores back")
 
 Position = tuple[int, float]  # bar number from the first downbeat, quarters in the bar
 

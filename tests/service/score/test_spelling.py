@@ -13,7 +13,7 @@ from service.score.quantise import QuantisedNote
 from service.score.spelling import name_of, spelled
 from tests.service.score.music import as_notes
 
-music21 = pytest.importorskip("music21", reason="the extra score")
+music21 = pytest.importorskip("music21", reason="reads scores back")
 MAJOR, MINOR = (0, 2, 4, 5, 7, 9, 11, 12), (0, 2, 3, 5, 7, 8, 10, 12)
 
 

@@ -26,12 +26,6 @@ class BenesBlock(nn.Module):
         self.shuffles = shuffles(config)
         self.dropout = config.dropout
 
-    def make_identity(self) -> None:
-        """Make the block return its input exactly, until it is trained. With
-        ``residual_scale="none"``, make it return zeros."""
-        self.forward_switch.make_identity()
-        self.reverse_switch.make_identity()
-
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, n, m), where n is a power of two, to the same shape."""
         bits = x.shape[1].bit_length() - 1

@@ -28,7 +28,6 @@ from torch.nn import functional as F
 
 from model.config import RSEConfig
 
-SATURATED = 18.0  # a logit whose sigmoid is 1 in float32
 NORM_EPSILON = 1e-10  # released code; small enough for inputs of standard deviation 0.25
 FEATURE_NORM_EPSILON = 1e-6
 
@@ -132,15 +131,6 @@ class ResidualSwitchUnit(nn.Module):
             self.s = nn.Parameter(torch.full((pair,), logit / config.residual_speed))
         nn.init.xavier_uniform_(self.z.weight)
         initialise_map(self.w, config)
-
-    @torch.no_grad()
-    def make_identity(self) -> None:
-        """Make the unit return its input exactly, until it is trained. With
-        ``residual_scale="none"``, make it return zeros."""
-        self.w.weight.zero_()
-        self.w.bias.zero_()
-        if self.residual_scale == "learned":
-            self.s.fill_(SATURATED / self.residual_speed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (batch, n, m), n even, to the same shape."""

@@ -1,19 +1,18 @@
 """The files of a run: metrics, weights, and the state from which a run resumes."""
 
 import contextlib
-import io
 import json
 import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from model.rse import BenesBlock
-from model.storage import WeightsError, load, resolve, write_atomically
+from model.storage import WeightsError, load, replace_file, resolve
 from model.transcriber import TranscriptionModel
 
 METRICS = "metrics.jsonl"
@@ -65,26 +64,16 @@ def saved_weights(folder: Path, which: str) -> Path:
 
 @torch.no_grad()
 def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[dict[str, Any]]:
-    """Copy weights into a network, which may have more heads and more Beneš blocks. New blocks
-    start as the identity, so that the output is the same at first. Return the :func:`stages` of
-    training of the weights. Raises WeightsError if the weights cannot be loaded or the
-    networks differ in any other way."""
+    """Copy weights into a network, which may have more heads. Return the :func:`stages` of training
+    of the weights. Raises WeightsError if the weights cannot be loaded or the networks differ in
+    any other way."""
     path = resolve(name_or_path)
     origin = load(path, dtype=torch.float32)
     old, new = origin.config, network.config
-    rse = replace(old.rse, blocks=new.rse.blocks)
-    if replace(old, name=new.name, heads=new.heads, rse=rse) != new:
+    if replace(old, name=new.name, heads=new.heads) != new:
         raise WeightsError(f"{path} contains another kind of network than {new.name!r}")
     if missing := [head for head in old.heads if head not in new.heads]:
         raise WeightsError(f"{path} has heads that the new network lacks: {', '.join(missing)}")
-    new_blocks = new.rse.blocks - old.rse.blocks
-    if new_blocks < 0:
-        raise WeightsError(f"{path} has {-new_blocks} more blocks than the new network")
-    if new_blocks and (rse.unit != "residual" or rse.residual_scale == "none"):
-        raise WeightsError(
-            f"{new.name!r} has new blocks, which can start as the identity only with the unit "
-            "residual and a residual_scale other than none"
-        )
     state = network.state_dict()  # shares its storage with the network
     for name, tensor in origin.state_dict().items():
         if state[name].shape == tensor.shape:  # other shapes belong to the heads, copied below
@@ -92,9 +81,6 @@ def warm_start(network: TranscriptionModel, name_or_path: str | Path) -> list[di
     rows = [new.heads.index(head) for head in old.heads]
     for target, source in zip(network.network.by_head(), origin.network.by_head(), strict=True):
         target[rows] = source.to(target.device)
-    for block in list(network.network.rse.blocks)[old.rse.blocks :]:
-        assert isinstance(block, BenesBlock)
-        block.make_identity()
     return stages(origin.card)
 
 
@@ -120,9 +106,7 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
     """Write the state of a run to its folder atomically."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_atomically(folder / STATE, buffer.getvalue())
+    replace_file(folder / STATE, partial(torch.save, state))
 
 
 def read_state(folder: Path, device: torch.device) -> dict[str, Any]:

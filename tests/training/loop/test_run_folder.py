@@ -30,24 +30,17 @@ def save_network(config: ModelConfig, path: Path) -> TranscriptionModel:
     return network
 
 
-def grown(config: ModelConfig, blocks: int, heads: tuple[str, ...]) -> ModelConfig:
-    return replace(config, name="grown", heads=heads, rse=replace(config.rse, blocks=blocks))
-
-
 @pytest.mark.parametrize("small", [TINY, TINY_PAPER], ids=["filterbank", "strided"])
 def test_a_larger_network_starts_with_equal_predictions(small: ModelConfig, tmp_path: Path) -> None:
     path = tmp_path / "small.safetensors"
     small_network = save_network(small, path)
     windows = 0.3 * torch.randn(2, WINDOW)
     expected = small_network.predict(windows)
-    deeper = TranscriptionModel(grown(small, 3, small.heads)).eval()
-    stages = warm_start(deeper, path)
-    assert torch.equal(deeper.predict(windows), expected)
+    heads = ("frame", "offset", "velocity", "onset")
+    wider = TranscriptionModel(replace(small, name="wider", heads=heads)).eval()
+    stages = warm_start(wider, path)
     stage = {"name": "before", "steps": 7, "batch_size": 3, "hours": 0.5, "learning_rate": 0.1}
     assert stages == [{**stage, "synth": {"a": 1}, "sources": {}}]
-    heads = ("frame", "offset", "velocity", "onset")
-    wider = TranscriptionModel(grown(small, 2, heads)).eval()
-    warm_start(wider, path)
     rows = [heads.index(head) for head in small.heads]
     predictions = wider.predict(windows)[:, rows]
     torch.testing.assert_close(predictions, expected[:, : len(rows)], atol=1e-5, rtol=0)
@@ -63,7 +56,7 @@ DEEP = replace(TINY, rse=replace(TINY.rse, blocks=3))
         (replace(DEEP, sample_rate=22_050), "another kind"),
         (TINY_PAPER, "another kind"),
         (replace(DEEP, heads=("frame",)), "heads"),
-        (TINY, "2 more blocks"),
+        (TINY, "another kind"),
     ],
 )
 def test_incompatible_networks_are_rejected(

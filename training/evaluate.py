@@ -93,8 +93,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             add("--jobs", type=at_least(1), default=cores, help=text)
         else:
             add("--synth", type=Path, required=True, help="training data with held-out sounds")
-            text = "cache of the training data (default: %(default)s)"
-            add("--cache", type=Path, default=CACHE, help=text)
         return add
 
     add = command(_real, "recordings with note labels", "folder of audio and labels")
@@ -125,7 +123,7 @@ def _real(options: argparse.Namespace) -> Figures:
 
 
 def _families(options: argparse.Namespace) -> Figures:
-    config = SynthConfig(options.synth, options.cache, real_root=options.real)
+    config = SynthConfig(options.synth, CACHE, real_root=options.real)
     passages = validation_passages(config, options.passages, options.seconds)
     figures = evaluate_families(load(options.model), _streams(options)[0], passages)
     print(json.dumps({k: v for k, v in figures.items() if k != "families"}, indent=1))
@@ -133,7 +131,7 @@ def _families(options: argparse.Namespace) -> Figures:
 
 
 def _scores(options: argparse.Namespace) -> Figures:
-    config, stream = SynthConfig(options.synth, options.cache), _streams(options)[0]
+    config, stream = SynthConfig(options.synth, CACHE), _streams(options)[0]
     folder, model = options.data_dir, load(options.model)
     figures = evaluate_scores(model, stream, config, folder, options.seconds)
     print(json.dumps({k: v for k, v in figures.items() if k != "scores"}, indent=1))

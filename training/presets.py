@@ -81,9 +81,8 @@ class MusicRun(Run):
 
     music: MusicConfig = field(default_factory=MusicConfig)
     init: str = ""
-    """Initial weights: a shipped name or a .safetensors file. Their network may lack
-    some of the Beneš blocks and heads of ``music.model``, and must otherwise be equal to it.
-    Empty: random weights."""
+    """Initial weights: a shipped name or a .safetensors file. Their network may lack some of the
+    heads of ``music.model``, and must otherwise be equal to it. Empty: random weights."""
 
     def make_task(self) -> Task:
         return MusicTask(self.music)
@@ -111,7 +110,7 @@ def released_loop(maps: int, **fields: Any) -> LoopConfig:
 _PAPER_MUSIC = MusicConfig(
     model=PAPER, data="musicnet", batch_size=16, workers=8, validation_windows=1500
 )
-_PAPER_MUSIC_LOOP = released_loop(PAPER.rse.maps, steps=800_000)
+_PAPER_MUSIC_LOOP = released_loop(PAPER.rse.maps, steps=800_000, validate_steps=5000)
 
 MUSIC_PRESETS: dict[str, MusicRun] = {
     # A small filterbank network, trained on synthetic tones.
@@ -131,23 +130,23 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         loop=LoopConfig(steps=300, learning_rate=5e-3, average=0.98),
     ),
     # Starts from random weights. Needs two cores.
-    "live": MusicRun(loop=LoopConfig(steps=11_500, validate_minutes=15)),
+    "live": MusicRun(loop=LoopConfig(steps=11_500, validate_steps=1500)),
     # Continues `live`. Takes days on two cores.
     "live-on": MusicRun(
         music=MusicConfig(weights=HeadWeights(instrument=2)),
-        loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_minutes=12),
+        loop=LoopConfig(steps=170_000, learning_rate=8e-4, warmup=0.002, validate_steps=1000),
         init="live",
     ),
     # Needs several times as much computation as `live`: ten minutes on a data-centre GPU, days on a
     # CPU.
     "accurate": MusicRun(
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
-        loop=LoopConfig(steps=7_400, validate_minutes=3),
+        loop=LoopConfig(steps=7_400, validate_steps=2500),
     ),
     # Continues `light`, the network for CPUs without bfloat16, with `live` as its teacher.
     "light": MusicRun(
         music=MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
-        loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_minutes=15),
+        loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_steps=1500),
         init="light",
     ),
     # Trains on the MusicNet archive. Needs a GPU.
@@ -202,7 +201,7 @@ _SMALL = LambadaConfig(length=128, votes=0, objective="sum", validation_passages
 _PAPER_LAMBADA = LambadaConfig(
     train=Path("data/train.txt"), vectors=Path("data/wiki-news-300d-1M.vec")
 )
-_PAPER_LAMBADA_LOOP = released_loop(384, steps=20_000, validate_steps=1000)
+_PAPER_LAMBADA_LOOP = released_loop(384, steps=20_000)
 
 LAMBADA_PRESETS: dict[str, LambadaRun] = {
     # Synthetic passages.
@@ -222,7 +221,7 @@ LAMBADA_PRESETS: dict[str, LambadaRun] = {
         lambada=replace(
             _SMALL, corpus_vectors=True, vocabulary=12_000, rse=RSEConfig(maps=96, blocks=1)
         ),
-        loop=LoopConfig(steps=4_600, optimizer="muon", learning_rate=0.01, validate_minutes=6),
+        loop=LoopConfig(steps=4_600, optimizer="muon", learning_rate=0.01, validate_steps=600),
     ),
     # Needs passages like the authors' train.txt, fastText's word vectors and a GPU.
     "paper": LambadaRun(lambada=_PAPER_LAMBADA, loop=_PAPER_LAMBADA_LOOP),

@@ -50,6 +50,7 @@ FIXED = (
     "lambada.rse.",
     "lambada.length",
     "loop.optimizer",
+    "loop.weight_decay",
     "music.model.",
 )
 

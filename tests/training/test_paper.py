@@ -13,7 +13,7 @@ from tests.paths import REPOSITORY
 from tests.training.musicnet.conftest import write_archive
 from training.lambada.passages import synthetic_passages
 
-LOOP = "--loop.steps 1 --loop.validate-steps 0"
+LOOP = "--loop.steps 1"
 SMALL = {
     "training.run algorithmic": f"""--algorithmic.rse.maps 4 --algorithmic.bins 8 {LOOP}
         --algorithmic.examples-per-length 4 --algorithmic.validation-examples 4""",
@@ -23,7 +23,6 @@ SMALL = {
         --music.batch-size 1 --music.workers 0 --music.validation-windows 8
         --music.family-passages 1
         --music.synth.cache cache --music.synth.pool-excerpts 1""",
-    "training.algorithmic.evaluate": "--longest 8 --examples 4",
     "training.evaluate musicnet": "--stride 8192 --jobs 1",
     "training.musicnet.stand_in": "--seconds 3",
 }
@@ -51,6 +50,8 @@ def test_the_documented_commands_run_as_written(
     tmp_path: Path, synth_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("training.algorithmic.evaluate.LENGTHS", (8,))
+    monkeypatch.setattr("training.algorithmic.evaluate.EXAMPLES", 4)
     write_archive(tmp_path / "ARCHIVE")
     (tmp_path / "SYNTH").symlink_to(synth_root)
     (tmp_path / "TEXT").mkdir()

@@ -36,15 +36,15 @@ def test_an_unfinished_run_stops_the_series(
             signal.raise_signal(signal.SIGINT)
             return super().loss(batch)
 
-    arguments = ["2", "--out", str(tmp_path), *TINY]
+    arguments = ["2", "--out", str(tmp_path), *TINY, "--loop.steps", "2"]
     with pytest.raises(SystemExit, match="1"):
-        main([*arguments, "--loop.max-steps", "3"])
-    assert "stopped at step 3 of 4" in capsys.readouterr().err
+        main([*arguments, "--loop.max-minutes", "1e-9"])
+    assert "stopped at step 1 of 2" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr("training.presets.AlgorithmicTask", InterruptedTask)
         with pytest.raises(SystemExit, match="1"):  # The last step is trained, but not validated.
             main(arguments)
-    assert "stopped at step 4 of 4" in capsys.readouterr().err
+    assert "stopped at step 2 of 2" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
     assert main(arguments) == 0
     assert (tmp_path / "seeds.json").exists()

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.arrays import Rng
+from training.loop.symbol_losses import PADDING
 
 Symbols = NDArray[np.uint8]
 
-PADDING = 0
 DIGIT = 1  # symbol of the digit 0; the digit 1 follows
 PLUS, TIMES = 11, 12
 MAX_KEY = 11  # maximum of the numbers to sort; the minimum is 1

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from model.commands import at_least, documented_parser
+from model.commands import documented_parser
 from model.storage import WeightsError, read_card, write_atomically
 from model.symbols import load_symbol_network
-from training.algorithmic.data import PADDING, PROBLEMS, Examples, Problem, distinct_examples
+from training.algorithmic.data import PROBLEMS, Examples, Problem, distinct_examples
 from training.arrays import Rng
 from training.loop.run_folder import saved_weights
+from training.loop.symbol_losses import BATCH_SYMBOLS, PADDING
 
 LENGTHS = tuple(2**bits for bits in range(3, 13))  # 8 ... 4096
 EXAMPLES = 1024  # number of examples of each length (released code)
-BATCH_SYMBOLS = 32_768  # maximum number of symbols in a batch, which limits the memory
 RESULT = "generalisation.json"
 
 
@@ -68,9 +68,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.algorithmic.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="folder of an algorithmic training run")
     parser.add_argument("--weights", choices=["best", "last"], default="best")
-    add = parser.add_argument
-    add("--longest", type=at_least(LENGTHS[0]), default=LENGTHS[-1], help="maximum length")
-    add("--examples", type=at_least(1), default=EXAMPLES, help="examples of each length")
     options = parser.parse_args(arguments)
     try:
         path = saved_weights(options.run, options.weights)
@@ -83,12 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
     scores = []
     print("| length | symbols right | sequences right |\n|---:|---:|---:|")
     for length in LENGTHS:
-        if length <= options.longest:
-            rng = np.random.default_rng((0, length))
-            drawn = draw_examples(PROBLEMS[task], rng, length, options.examples)
-            scores.append(score := score_examples(network, drawn))
-            symbols, sequences = 100 * score.symbol_accuracy, 100 * score.sequence_accuracy
-            print(f"| {length} | {symbols:.2f} % | {sequences:.2f} % |", flush=True)
+        rng = np.random.default_rng((0, length))
+        drawn = draw_examples(PROBLEMS[task], rng, length, EXAMPLES)
+        scores.append(score := score_examples(network, drawn))
+        symbols, sequences = 100 * score.symbol_accuracy, 100 * score.sequence_accuracy
+        print(f"| {length} | {symbols:.2f} % | {sequences:.2f} % |", flush=True)
     result = {"task": task, "weights": options.weights, "scores": [*map(asdict, scores)]}
     write_atomically(options.run / RESULT, json.dumps(result, indent=1).encode())
     return 0

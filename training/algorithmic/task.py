@@ -21,6 +21,7 @@ from training.algorithmic.data import BINS, EXAMPLES_PER_LENGTH, PROBLEMS, Examp
 from training.algorithmic.evaluate import draw_examples, score_examples
 from training.loop.symbol_losses import algorithmic_accuracy, algorithmic_loss, shuffled_rows
 
+DATA_SEED = 1  # seed of the data sets, which all runs share
 VALIDATION_STREAM = 1  # part of the seed of validation examples; the training set has another seed
 
 
@@ -45,7 +46,6 @@ class AlgorithmicConfig:
     validation_examples: Count = 1024
     """Number of validation examples of each bin, drawn independently of the training set. Short
     examples also occur in the training set (released code)."""
-    seed: int = 1  # Seed of the data sets
 
     def __post_init__(self) -> None:
         if not self.bins or any(size < 2 or size & (size - 1) for size in self.bins):
@@ -79,7 +79,7 @@ class AlgorithmicTask:
         """Return batches without end, starting with the batch of ``step``. Batches depend only on
         the seed and the step."""
         config = self.config
-        rng = np.random.default_rng(config.seed)
+        rng = np.random.default_rng(DATA_SEED)
         data = make_bins(self.problem, rng, config.bins, config.examples_per_length)
 
         def examples(size: int, at: int) -> Examples:
@@ -107,7 +107,7 @@ class AlgorithmicTask:
         bin."""
         config, scores = self.config, {}
         for size in config.bins:  # new examples, whose nominal length is that of the bin
-            rng = np.random.default_rng((config.seed, VALIDATION_STREAM, size))
+            rng = np.random.default_rng((DATA_SEED, VALIDATION_STREAM, size))
             drawn = draw_examples(self.problem, rng, size, config.validation_examples)
             scores[size] = score_examples(network, drawn)
         longest = scores[config.bins[-1]]

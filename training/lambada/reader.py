@@ -18,10 +18,9 @@ from torch import nn
 
 from training.arrays import F32, I64, Bools
 from training.lambada.words import FIRST, KINDS, MASK, NUMBERED, UNKNOWN, Vocabulary
-from training.loop.symbol_losses import ANSWER, PADDING
+from training.loop.symbol_losses import ANSWER, BATCH_SYMBOLS, PADDING
 
 OTHER = 1  # class of a word that is not the answer
-BATCH_SYMBOLS = 32_768  # maximum number of symbols in a batch, which limits the memory
 
 
 class Encoded(NamedTuple):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.storage import WeightsError, fastest_dtype, save_weights
-from model.validation import Count, Flag, NonNegative, NonNegativeInt, validated_dataclass
+from model.validation import Count, Flag, NonNegative, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import read_state, write_metrics, write_state
 
@@ -40,7 +40,6 @@ class LoopConfig:
     max_minutes: NonNegative = 0.0
     """Save and stop after this many minutes of training, not counting validations; `resume`
     continues. 0: no limit."""
-    max_steps: NonNegativeInt = 0  # Save and stop after this many optimiser steps; 0: no limit
     learning_rate: NonNegative = 2e-3  # Peak learning rate
     warmup: _BelowOne = 0.02
     """Fraction of the schedule in which the rate rises, from 2 % of the peak to the peak.
@@ -54,9 +53,7 @@ class LoopConfig:
     """Maximum norm of the gradient over all parameters; 0: no clipping. "released" ignores it."""
     average: _BelowOne = 0.999
     """Decay of the running average of the weights, which is validated and saved; 0: no average."""
-    validate_minutes: NonNegative = 10.0  # Minutes of training between validations; each also saves
-    validate_steps: NonNegativeInt = 0
-    """Optimiser steps between validations; 0 uses `validate_minutes`."""
+    validate_steps: Count = 1000  # Optimiser steps between validations; each also saves
     log_steps: Count = 50
     """Optimiser steps between lines of training loss. There is a line at least every 30 s."""
     bfloat16: Flag | Literal["auto"] = "auto"
@@ -148,16 +145,12 @@ class Trainer:
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
-            if "statistics" in state:
-                self.task.statistics.load_state_dict(state["statistics"])
+            self.task.statistics.load_state_dict(state["statistics"])
         except RuntimeError as error:
             raise WeightsError(
                 f"the state in {self.folder} belongs to another network: {error}"
             ) from error
-        decays = [group["weight_decay"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
-        for group, decay in zip(self.optimizer.param_groups, decays, strict=True):
-            group["weight_decay"] = decay  # the configuration may have changed since the save
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
         torch.set_rng_state(state["random"].cpu())
@@ -165,15 +158,13 @@ class Trainer:
             torch.cuda.set_rng_state(state["random_cuda"].cpu())
 
     def run(self) -> dict[str, float]:
-        """Train until the end of the schedule, `max_minutes` or `max_steps`. Return the metrics of
-        the last validation, or an empty dict if a signal interrupted the run. Raises
-        FloatingPointError if the loss or its gradient is not finite."""
+        """Train until the end of the schedule, or for `max_minutes`. Return the metrics of the last
+        validation, or an empty dict if a signal interrupted the run. Raises FloatingPointError if
+        the loss or its gradient is not finite."""
         config = self.config
         if self.step == 0:
             torch.manual_seed(config.seed)
         stop_s = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
-        last_step = self.step + config.max_steps if config.max_steps else math.inf
-        next_validation = self.seconds + 60 * config.validate_minutes
         next_report = self.seconds + _REPORT_S
         bar = tqdm(
             total=1.0,
@@ -183,7 +174,7 @@ class Trainer:
         batches = contextlib.closing(self.task.batches(config.seed, self.step))
         with batches as stream, bar, deferred_signals() as received:
             try:
-                while self.progress < 1 and self.seconds < stop_s and self.step < last_step:
+                while self.progress < 1 and self.seconds < stop_s:
                     start = time.monotonic()
                     losses = self.train_step(next(stream))
                     self.seconds += time.monotonic() - start
@@ -192,13 +183,8 @@ class Trainer:
                         next_report = self.seconds + _REPORT_S
                     if received:
                         break
-                    must_validate = self.seconds >= next_validation
-                    if config.validate_steps:
-                        is_multiple = self.step % config.validate_steps == 0
-                        must_validate = is_multiple and self.progress < 1
-                    if must_validate:
+                    if self.step % config.validate_steps == 0 and self.progress < 1:
                         self.save()
-                        next_validation = self.seconds + 60 * config.validate_minutes
             except FloatingPointError:
                 raise  # the weights are useless, so the saved ones must not be overwritten
             except Exception:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from training.arrays import I64
 
 PADDING = 0  # symbol and class of positions after the end of a sequence
+BATCH_SYMBOLS = 32_768  # maximum number of symbols in a batch without gradients
 PADDING_WEIGHT = 0.01  # weight of a padding position; the weight of others is 1
 ANSWER = 2  # class of positions with the answer in LAMBADA; 1 is the class of other words
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from model.commands import at_least, documented_parser
+from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
@@ -47,18 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     add("--weights", default="best", choices=["best", "last"])
     add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
     add("--synth", type=Path, default=Path("data/synth"), help="training data")
-    add("--cache", type=Path, default=CACHE, help="cache of the training data")
     add("--real", type=Path, help="real recordings with scores or note labels")
     add("--choose", type=Path, help="recordings for the part `recordings` (default: skip it)")
-    text = "passages of each family (default depends on the part)"
-    add("--passages", type=at_least(1), help=text)
-    text = "length of each passage in seconds (default depends on the part)"
-    add("--seconds", type=at_least(1.0), help=text)
     add("--out", type=Path, default=WEIGHTS, help="folder of the package's weights")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     path = options.out / f"{options.name}.safetensors"
-    synth = SynthConfig(options.synth, options.cache, real_root=options.real)
+    synth = SynthConfig(options.synth, CACHE, real_root=options.real)
     try:
         if options.run:
             write(options.run / f"{options.weights}.safetensors", path, synth)
@@ -91,8 +86,7 @@ def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:
     unusable data."""
     for name in options.parts:
         (part, passages, seconds), transcriber = PARTS[name], load(path)
-        count, length_s = options.passages or passages, options.seconds or seconds
-        settings = part(transcriber, synth, count, length_s, options.choose)
+        settings = part(transcriber, synth, passages, seconds, options.choose)
         logger.info("%s", settings)
         write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(settings)})
 

@@ -100,13 +100,6 @@ def resume(folder: Path) -> Trainer:
     return trainer
 
 
-def test_a_resumed_run_uses_the_configured_weight_decay(tmp_path: Path) -> None:
-    Trainer(LinearTask(), replace(QUICK, steps=1, weight_decay=0.01), tmp_path).run()
-    trainer = Trainer(LinearTask(), replace(QUICK, weight_decay=0.5), tmp_path)
-    trainer.resume()
-    assert [group["weight_decay"] for group in trainer.optimizer.param_groups] == [0.5, 0.0]
-
-
 def test_the_second_signal_interrupts_immediately() -> None:
     previous = signal.getsignal(signal.SIGINT)
     with deferred_signals() as received:
@@ -139,8 +132,8 @@ def test_a_run_saves_before_it_validates(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Trainer(Killed(), replace(QUICK, max_steps=7), tmp_path).run()
-    assert resume(tmp_path).step == 7
+        Trainer(Killed(), replace(QUICK, max_minutes=1e-9), tmp_path).run()
+    assert resume(tmp_path).step == 1
     assert (tmp_path / "last.safetensors").exists()
 
 

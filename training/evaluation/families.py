@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from model.config import INSTRUMENTS
+from model.config import INSTRUMENTS, SAMPLE_RATE
 from service.engine.local import LocalEngine
 from service.engine.runners import EngineModel
 from service.notes.events import Note, PedalPress
 from service.protocol.options import StreamOptions
 from training.arrays import F64, I64
-from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
+from training.evaluation.truth import labelled_figures, truth_of
 from training.music.families import Passage
 from training.music.metrics import FIGURES, confusion, estimated_notes, matched_onsets
 from training.music.transcribe import transcribe_array
@@ -37,7 +37,7 @@ class FamilyCounts:
         matched = matched_onsets(passage.notes, estimated)
         self.confusion += confusion(passage.notes, estimated, matched)
         if passage.pedal is not None:
-            frames = int(len(passage.audio) / passage.sample_rate / PEDAL_FRAME_S)
+            frames = int(len(passage.audio) / SAMPLE_RATE / PEDAL_FRAME_S)
             presses = np.array([(press.onset_s, press.offset_s) for press in pedal])
             label = _down(passage.pedal[passage.pedal[:, 2] >= HALF_PEDAL, :2], frames)
             np.add.at(self._pedal, (label, _down(presses.reshape(-1, 2), frames)), 1)
@@ -88,15 +88,12 @@ def evaluate_families(
         for family, of_family in passages.items():
             counts, scores, note_count, seconds = FamilyCounts(), [], 0, 0.0
             for passage in of_family:
-                audio, rate = passage.audio, passage.sample_rate
-                transcription = transcribe_array(audio, rate, engine, options)
+                transcription = transcribe_array(passage.audio, SAMPLE_RATE, engine, options)
                 truth, notes = truth_of(passage), estimated_notes(transcription.notes)
                 note_count += len(notes)
-                seconds += len(audio) / rate
+                seconds += len(passage.audio) / SAMPLE_RATE
                 if len(truth.notes):
-                    onset_f1 = labelled_f1(truth, notes)
-                    onset_offset_f1 = labelled_f1(truth, notes, offsets=True)
-                    scores.append((labelled_frame_f1(truth, notes), onset_f1, onset_offset_f1))
+                    scores.append(labelled_figures(truth, notes))
                 for count in (counts, overall):
                     count.add(passage, transcription.notes, transcription.pedal)
             figures = {"false_notes_min": 60 * note_count / max(seconds, 1e-9)}

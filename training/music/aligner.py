@@ -13,11 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, PITCHES
+from model.config import PITCHES
 from service.engine.local import LocalEngine
 from service.notes.frames import onset_shift, peaks
 from training.arrays import F32, F64, I64, Bools
-from training.music.notes import Notes, nearest, next_of_same_pitch, next_onsets, notes_of
+from training.music.notes import (
+    FRAME_S,
+    Notes,
+    nearest,
+    next_of_same_pitch,
+    next_onsets,
+    notes_of,
+)
 from training.music.recordings import LabelError, read_audio, read_midi
 from training.music.transcribe import transcribe_array
 
@@ -65,23 +72,22 @@ def mapped(times_s: F64, score_s: F64, audio_s: F64) -> F64:
     return np.asarray(np.interp(times_s, score_s, audio_s) + outside * pace)
 
 
-def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
+def align(score: Notes, sounding: F32, onset: F32) -> Aligned:
     """Return the score's notes at their times in the recording.
 
     Args:
         score: notes at the times of the score.
         sounding: frame probabilities, (frames, PITCHES).
         onset: onset probabilities, (frames, PITCHES).
-        frame_s: seconds from one frame to the next.
     """
     first = np.concatenate([[True], np.diff(score.onset) > 0.005])
     chord = np.cumsum(first) - 1
     written_s = score.onset[first]
-    chord_s = mapped(written_s, *warp(score, sounding, onset, frame_s))
+    chord_s = mapped(written_s, *warp(score, sounding, onset))
     for width_s in ROUGH_TOLERANCES_S:
-        found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, width_s)
+        found_s, strength = _peaks(score.pitch, chord_s[chord], onset, width_s)
         chord_s = _moved(chord_s, chord, found_s, strength)
-    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, frame_s, TOLERANCE_S)
+    found_s, strength = _peaks(score.pitch, chord_s[chord], onset, TOLERANCE_S)
     detected = strength >= MIN_ONSET_PROBABILITY
     onset_s = np.where(detected, found_s, chord_s[chord])
     support, spread_s = _around(chord_s[chord], onset_s - chord_s[chord], detected)
@@ -102,36 +108,36 @@ def align(score: Notes, sounding: F32, onset: F32, frame_s: float) -> Aligned:
         detected[order],
         written_s,
         chord_s,
-        _unwritten(notes, onset, frame_s),
-        _ringing(notes, sounding, frame_s),
+        _unwritten(notes, onset),
+        _ringing(notes, sounding),
     )
 
 
 def _peaks(
-    pitch: NDArray[np.int16], expected_s: F64, onset: F32, frame_s: float, width_s: float
+    pitch: NDArray[np.int16], expected_s: F64, onset: F32, width_s: float
 ) -> tuple[F64, F64]:
     """Return for each note the time of the likeliest onset of its pitch within ``width_s`` of
     ``expected_s``, and the onset's weighted probability. The weight is a raised cosine of the
     distance. If several notes of a pitch are near an onset, only the nearest may use it."""
-    reach = int(np.ceil(width_s / frame_s))
+    reach = int(np.ceil(width_s / FRAME_S))
     expected_s = expected_s - PEAK_LEAD_S  # time of the model's peak
-    at = np.rint(expected_s / frame_s).astype(int)[:, None] + np.arange(-reach, reach + 1)
+    at = np.rint(expected_s / FRAME_S).astype(int)[:, None] + np.arange(-reach, reach + 1)
     inside = (at >= 1) & (at < len(onset) - 1)
     at = np.clip(at, 1, len(onset) - 2)
-    distance_s = at * frame_s - expected_s[:, None]
+    distance_s = at * FRAME_S - expected_s[:, None]
     # A note may use onsets up to half-way to its neighbours of the same pitch.
     again = next_of_same_pitch(pitch, expected_s)
     latest_s = (expected_s + np.append(expected_s, np.inf)[again]) / 2
     earliest_s = np.full(len(pitch) + 1, -np.inf)  # the last element is unused
     earliest_s[again] = latest_s
-    inside &= (at * frame_s >= earliest_s[:-1, None]) & (at * frame_s <= latest_s[:, None])
-    weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + frame_s), -1, 1)) ** 2
+    inside &= (at * FRAME_S >= earliest_s[:-1, None]) & (at * FRAME_S <= latest_s[:, None])
+    weight = np.cos(np.pi / 2 * np.clip(distance_s / (width_s + FRAME_S), -1, 1)) ** 2
     likely = np.where(inside, onset[at, pitch[:, None]] * weight, 0)
     rows, best = np.arange(len(pitch)), likely.argmax(axis=1)
     peak = at[rows, best]
     cells = zip(peak.tolist(), pitch.tolist(), strict=True)
     shift = np.array([onset_shift(onset[frame - 1 : frame + 2, key]) for frame, key in cells])
-    found_s = (peak + shift) * frame_s + PEAK_LEAD_S
+    found_s = (peak + shift) * FRAME_S + PEAK_LEAD_S
     return found_s, likely[rows, best].astype(float)
 
 
@@ -171,33 +177,31 @@ def _around(times_s: F64, distance_s: F64, detected: Bools) -> tuple[F64, F64]:
 
 def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
     """Align a MIDI file with a recording (see ``align``). Raises AudioError for unreadable audio,
-    and LabelError for a score that is unreadable or empty, or a model without an onset head."""
+    and LabelError for a score that is unreadable or empty."""
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
     heads = engine.config.heads
-    if "onset" not in heads:
-        raise LabelError(f"{engine.config.name} has no onset head, which alignment needs")
     probabilities = transcribe_array(*read_audio(audio), engine).probabilities
     frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    return align(notes, frame, onset, HOP / engine.config.sample_rate)
+    return align(notes, frame, onset)
 
 
-def _unwritten(notes: Notes, onset: F32, frame_s: float) -> F64:
+def _unwritten(notes: Notes, onset: F32) -> F64:
     """Return time in s, pitch and probability, [n, 3], of detected onsets that the score lacks.
     These are peaks of at least MIN_ONSET_PROBABILITY, more than 2 TOLERANCE_S from every note of
     the pitch."""
     frame, pitch = peaks(onset, 1, MIN_ONSET_PROBABILITY)[1:-1].nonzero()
-    times_s = np.asarray((frame + 1) * frame_s, np.float64)
+    times_s = np.asarray((frame + 1) * FRAME_S, np.float64)
     near = nearest(notes.onset, notes.pitch, times_s, pitch, 2 * TOLERANCE_S) >= 0
     return np.stack([times_s, pitch, onset[frame + 1, pitch]], axis=1)[~near]
 
 
-def _ringing(notes: Notes, sounding: F32, frame_s: float) -> float:
+def _ringing(notes: Notes, sounding: F32) -> float:
     """Return the mean frame probability RELEASE_S after the offsets of notes. Ignores notes whose
     pitch starts again within 1.5 RELEASE_S of the offset."""
     again_s = next_onsets(notes.pitch, notes.onset)
-    frame = np.rint((notes.offset + RELEASE_S) / frame_s).astype(int)
+    frame = np.rint((notes.offset + RELEASE_S) / FRAME_S).astype(int)
     alone = (again_s > notes.offset + 1.5 * RELEASE_S) & (frame < len(sounding))
     rung = sounding[frame[alone], notes.pitch[alone]]
     return float(rung.mean()) if len(rung) else 0.0
@@ -211,12 +215,12 @@ STALL_COST = 0.25  # extra cost of a step in which only the score or only the re
 SILENT = 0.3  # norm below which a slice is not scaled up to norm 1
 
 
-def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, F64]:
+def warp(score: Notes, sounding: F32, onset: F32) -> tuple[F64, F64]:
     """Return increasing score times and the recording times of the same notes, to about STEP_S.
     For the arguments see ``align``. The score may have any tempo."""
-    length_s = len(sounding) * frame_s
+    length_s = len(sounding) * FRAME_S
     # The written tempo is arbitrary: scale the score to the time between the clear onsets.
-    struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * frame_s
+    struck_s = np.flatnonzero(onset.max(axis=1) > 0.5) * FRAME_S
     span_s = float(struck_s[-1] - struck_s[0]) if len(struck_s) > 1 else length_s
     pace = max(1e-3, span_s) / max(1e-3, float(score.onset[-1] - score.onset[0]))
     step_s = max(STEP_S, float(np.sqrt(length_s * (span_s + 2 * MARGIN_S) / CELLS)))
@@ -228,7 +232,7 @@ def warp(score: Notes, sounding: F32, onset: F32, frame_s: float) -> tuple[F64, 
     begins = np.zeros((slices, PITCHES), np.float32)
     begins[np.minimum((played.onset / step_s).astype(int), slices - 1), played.pitch] = 1
     sounds = np.maximum(played.roll(slices, step_s), begins).astype(np.float32)
-    edges = np.arange(0, len(sounding), step_s / frame_s).astype(int)
+    edges = np.arange(0, len(sounding), step_s / FRAME_S).astype(int)
     audio = _features(*(np.maximum.reduceat(roll, edges) for roll in (sounding, onset)))
     # Costs range from 0 (equal slices) to 1 (no common notes).
     path = _cheapest_path(1 - _features(sounds, begins) @ audio.T)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
+from model.config import CENTRE_FRAME, FRAMES, HOP, SAMPLE_RATE, ModelConfig
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
@@ -29,7 +29,7 @@ from training.music.synth.excerpts import (
     random_piece,
 )
 from training.music.synth.noise import Backgrounds, load_backgrounds, random_background
-from training.music.synth.render import Rendered
+from training.music.synth.render import BOWED, Rendered
 from training.music.targets import ONSET_SCALE, Targets
 
 SEED = 21
@@ -42,11 +42,10 @@ class Family(NamedTuple):
     groups: tuple[str, ...]  # values of ``Piece.group``; empty: all
 
 
-STRINGS = ("violin", "viola", "cello", "contrabass")
 WINDS = ("flute", "oboe", "clarinet", "bassoon", "saxophone")
 FAMILIES = {
     "piano": Family(("piano",), ("solo piano", "pop piano")),
-    "bowed": Family(STRINGS, ("solo strings", "quartets", "chamber")),
+    "bowed": Family(BOWED, ("solo strings", "quartets", "chamber")),
     "plucked": Family(("plucked",), ("songs", "solo strings", "solo piano")),
     "voice": Family(("voice",), ()),
     "reeds and flutes": Family(WINDS, ("solo winds", "chamber", "songs")),
@@ -61,18 +60,12 @@ class Passage:
     """Audio and its labels."""
 
     name: str
-    audio: F32  # [samples], -1..1
-    sample_rate: int
+    audio: F32  # [samples] at SAMPLE_RATE, -1..1
     notes: Notes  # velocity 0 means unknown
     unknown: F64
     """[n, 4]: regions in which the labels are uncertain (see ``Rendered.unknown``)."""
     approximate: bool = False  # true if onsets are accurate only to 40 ms
     pedal: F64 | None = None  # see ``Rendered.pedal``
-
-    @property
-    def instruments(self) -> tuple[str, ...]:
-        """Names of the labelled instruments, in the order of their class numbers."""
-        return tuple(INSTRUMENTS[n] for n in sorted(set(self.notes.instrument.tolist())) if n >= 0)
 
 
 def validation_passages(
@@ -89,7 +82,7 @@ def validation_passages(
     real: dict[str, list[RealRecording]] = {}
     if config.real_root is not None:
         source = config.real_root, config.cache, "validation"
-        real = {"piano": load_scored(*source, config.real_left_out), **load_labelled(*source)}
+        real = {"piano": load_scored(*source), **load_labelled(*source)}
     families = {}
     for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
@@ -119,7 +112,7 @@ def recorded_passage(recording: RealRecording, start: int, length: int) -> Passa
     cut = rows(np.zeros(len(before)), before.offset, before.pitch, FRAME_UNKNOWN)
     name = f"{recording.name}@{start / SAMPLE_RATE:.1f}"
     notes, unknown = notes.where(notes.onset >= 0), np.concatenate([unknown, cut])
-    return Passage(name, audio, SAMPLE_RATE, notes, unknown, recording.approximate)
+    return Passage(name, audio, notes, unknown, recording.approximate)
 
 
 def _rendered(
@@ -156,7 +149,7 @@ def _rendered(
             return
         audio = augment(dry.audio, rng, sources.surroundings)
         unknown = np.zeros((0, 4))
-        yield Passage(f"{name} {number}", audio, SAMPLE_RATE, dry.notes, unknown, pedal=dry.pedal)
+        yield Passage(f"{name} {number}", audio, dry.notes, unknown, pedal=dry.pedal)
 
 
 Windows = dict[str, Batch]

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 
-from model.config import PITCHES
+from model.config import HOP, PITCHES, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from training.arrays import F32, F64, I64, Bools
 
+FRAME_S = HOP / SAMPLE_RATE  # seconds from one frame to the next
 FRAME_UNKNOWN, ONSET_UNKNOWN = 1, 2
 """Bits of an uncertain region. The first marks frames and offsets, and the second marks onsets."""
 

@@ -29,7 +29,7 @@ from training.arrays import F32, F64, I64, Bools
 from training.evaluation.truth import truth_of
 from training.music.families import Passage, validation_passages
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
-from training.music.notes import nearest
+from training.music.notes import FRAME_S, nearest
 from training.music.synth.config import SynthConfig
 from training.shipping.evidence import STREAM, detect_notes
 from training.shipping.tune import SEED
@@ -84,31 +84,30 @@ def gather(
     """Return a passage's peaks whose label is certain and whose excess is not negative.
     first_note: number of labelled notes in earlier passages."""
     truth = truth_of(passage)
-    frame_s, heads = truth.frame_s, engine.config.outputs
-    cells, probability, full = _predicted_peaks(engine, passage, settings, frame_s)
+    cells, probability, full = _predicted_peaks(engine, passage, settings)
     newest, frame, pitch = cells.T
     # The threshold that applies once the tracker has recognised the instruments.
     counts = Counter(INSTRUMENTS[n] for n in truth.notes.instrument.tolist() if n >= 0)
     threshold = settings.onset_threshold_for(counts)
     excess = logit(np.clip(probability, 1e-6, 1 - 1e-6)) - logit(threshold)
     selected = (frame >= 0) & (frame < full.shape[1]) & (excess >= 0)
-    selected[selected] &= truth.is_labelled(frame[selected] * frame_s, pitch[selected])
+    selected[selected] &= truth.is_labelled(frame[selected] * FRAME_S, pitch[selected])
     newest, frame, pitch = cells[selected].T
-    peak_s, onset_s = frame * frame_s, truth.notes.onset
+    peak_s, onset_s = frame * FRAME_S, truth.notes.onset
     note = nearest(onset_s, truth.notes.pitch, peak_s, pitch, ONSET_TOLERANCE_S)
-    late = estimated_notes(detect_notes(settings, full, frame_s, heads).notes)
-    late_note = nearest(late.onset, late.pitch, peak_s, pitch, (_NEAR_FRAMES + 0.5) * frame_s)
+    late = estimated_notes(detect_notes(settings, full, engine.config.outputs).notes)
+    late_note = nearest(late.onset, late.pitch, peak_s, pitch, (_NEAR_FRAMES + 0.5) * FRAME_S)
     return OnsetPeaks(
         age=newest - frame,
         excess=excess[selected],
         new_false=(note < 0) & (late_note < 0),
         note=np.where(note < 0, -1, note + first_note),
-        waited=newest - onset_s[note] / frame_s if len(onset_s) else newest.astype(float),
+        waited=newest - onset_s[note] / FRAME_S if len(onset_s) else newest.astype(float),
     )
 
 
 def _predicted_peaks(
-    engine: LocalEngine, passage: Passage, settings: TrackerSettings, frame_s: float
+    engine: LocalEngine, passage: Passage, settings: TrackerSettings
 ) -> tuple[I64, F64, F32]:
     """Compute every window of a passage in mode ``anytime``.
 
@@ -118,7 +117,7 @@ def _predicted_peaks(
         The probabilities with the full look-ahead, [heads, frames, PITCHES].
     """
     last_age = full_lookahead_age(engine.config)
-    tracker = AnytimeTracker(settings, frame_s, engine.config.outputs, last_age)
+    tracker = AnytimeTracker(settings, FRAME_S, engine.config.outputs, last_age)
     oldest = tracker.columns - 1 - last_age  # column of the frame with the full look-ahead
     peaks: list[tuple[int, int, int, float]] = []
     full: list[F32] = []

@@ -23,7 +23,7 @@ from service.protocol.options import StreamOptions
 from training.evaluation.truth import Truth, labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.metrics import estimated_notes
-from training.music.notes import Notes
+from training.music.notes import FRAME_S, Notes
 from training.music.recordings import LabelError, Recording, read_audio, read_collection
 from training.music.transcribe import transcribe_array
 
@@ -51,7 +51,7 @@ class PredictedPassage:
     heads: tuple[str, ...]
 
     def detect(self, settings: TrackerSettings) -> NoteCollector:
-        return detect_notes(settings, self.probabilities, self.truth.frame_s, self.heads)
+        return detect_notes(settings, self.probabilities, self.heads)
 
     def detected_notes(self, settings: TrackerSettings) -> Notes:
         return estimated_notes(self.detect(settings).notes)
@@ -80,8 +80,7 @@ def predict_passages(
             for passage in of_family:
                 if not len((truth := truth_of(passage)).notes):
                     continue
-                audio, rate = passage.audio, passage.sample_rate
-                transcription = transcribe_array(audio, rate, engine, STREAM)
+                transcription = transcribe_array(passage.audio, SAMPLE_RATE, engine, STREAM)
                 probabilities = transcription.probabilities.astype(np.float16)
                 predicted = PredictedPassage(passage, truth, probabilities, heads)
                 families.setdefault(family, []).append(predicted)
@@ -89,10 +88,10 @@ def predict_passages(
 
 
 def detect_notes(
-    settings: TrackerSettings, probabilities: NDArray, frame_s: float, heads: tuple[str, ...]
+    settings: TrackerSettings, probabilities: NDArray, heads: tuple[str, ...]
 ) -> NoteCollector:
     """Detect notes in probabilities, [heads, frames, PITCHES]."""
-    detector, notes = EventDetector(settings, frame_s, heads), NoteCollector()
+    detector, notes = EventDetector(settings, FRAME_S, heads), NoteCollector()
     notes.add(detector.push(0, probabilities.astype(np.float32)))
     notes.add(detector.finish(probabilities.shape[1]))
     return notes
@@ -123,7 +122,7 @@ def _passage(recording: Recording, set_name: str) -> Passage:
     end_s = len(audio) / SAMPLE_RATE
     notes = notes.where(notes.onset < end_s)
     notes = notes.ending(np.minimum(notes.offset, end_s))
-    return Passage(recording.name, audio, SAMPLE_RATE, notes, np.zeros((0, 4)))
+    return Passage(recording.name, audio, notes, np.zeros((0, 4)))
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,7 @@ NOTES = notes_of([0.5, 1.5], [1.0, 2.0], FAKE_PITCHES[:2], instrument=[VIOLIN, C
 AUDIO = play(
     [(pitch, 0.5 + i, 1.0 + i) for i, pitch in enumerate(FAKE_PITCHES[:2])], 3.0, FAKE_RATE_HZ
 )
-PASSAGE = Passage(
-    "duet", AUDIO, FAKE_RATE_HZ, NOTES, np.zeros((0, 4)), pedal=np.array([[0.0, 1.5, 1.0]])
-)
+PASSAGE = Passage("duet", AUDIO, NOTES, np.zeros((0, 4)), pedal=np.array([[0.0, 1.5, 1.0]]))
 
 
 def test_family_counts_score_instruments_and_pedal() -> None:

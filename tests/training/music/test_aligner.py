@@ -73,7 +73,7 @@ def errors_s(aligned: Aligned, performance: Notes) -> np.ndarray:
 def test_each_note_is_aligned_with_its_onset(
     score: Notes, performance: Notes, activations: Activations
 ) -> None:
-    aligned = align(score, *activations, FRAME_S)
+    aligned = align(score, *activations)
     assert errors_s(aligned, performance).max() < FRAME_S
     assert aligned.detected.all()
     assert aligned.confidence.min() > 2 * MIN_ONSET_PROBABILITY
@@ -88,7 +88,7 @@ def test_an_undetected_note_has_its_chord_onset_and_low_confidence(
     undetected = 31  # a note of a chord of two
     frame = int(performance.onset[undetected] / FRAME_S)
     onset[frame - 10 : frame + 10, performance.pitch[undetected]] = 0
-    aligned = align(score, sounding, onset, FRAME_S)
+    aligned = align(score, sounding, onset)
     (index,) = np.flatnonzero(~aligned.detected)
     assert aligned.notes.pitch[index] == performance.pitch[undetected]
     assert abs(aligned.notes.onset[index] - performance.onset[undetected]) < 0.06
@@ -99,6 +99,6 @@ def test_an_undetected_note_has_its_chord_onset_and_low_confidence(
 def test_onsets_missing_from_the_score_are_reported(score: Notes, activations: Activations) -> None:
     sounding, onset = activations[0], activations[1].copy()
     onset[1000, 100] = 0.8
-    extra = align(score, sounding, onset, FRAME_S).unwritten
+    extra = align(score, sounding, onset).unwritten
     assert extra.shape == (1, 3)
     assert extra[0] == pytest.approx([1000 * FRAME_S, 100, 0.8])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.notes import (
+    FRAME_S,
     FRAME_UNKNOWN,
     ONSET_UNKNOWN,
     Notes,
@@ -46,7 +46,7 @@ def passage(unknown: list[tuple[float, float, float, float]], notes: list) -> Pa
     pitch, onset, offset = (np.array(column) for column in zip(*notes, strict=True))
     audio = play(TONES, 6.0, FAKE_RATE_HZ)
     labelled = notes_of(onset, offset, pitch)
-    return Passage("tones", audio, FAKE_RATE_HZ, labelled, np.array(unknown, float).reshape(-1, 4))
+    return Passage("tones", audio, labelled, np.array(unknown, float).reshape(-1, 4))
 
 
 def detected(*notes: tuple[float, int]) -> Notes:
@@ -91,7 +91,7 @@ def test_only_labelled_frames_count() -> None:
 def test_passages_are_transcribed_and_scored() -> None:
     correct = passage([], TONES)
     late = passage([], [(pitch, onset + 0.2, offset) for pitch, onset, offset in TONES])
-    no_notes = Passage("no notes", correct.audio, FAKE_RATE_HZ, joined([]), correct.unknown)
+    no_notes = Passage("no notes", correct.audio, joined([]), correct.unknown)
     passages = {"tones": [correct], "late": [late], "no notes": [no_notes]}
     predicted = predict_passages(cast(TranscriptionModel, FakeTranscriber()), passages)
     settings = TrackerSettings(onset_threshold=0.3, frame_on_threshold=0.3)
@@ -101,7 +101,7 @@ def test_passages_are_transcribed_and_scored() -> None:
     assert predicted["late"][0].score(settings) < 0.6
 
     def detected_late_by(frames: float) -> list[PredictedPassage]:
-        notes = tones.detected_notes(settings).shifted(-frames * tones.truth.frame_s)
+        notes = tones.detected_notes(settings).shifted(-frames * FRAME_S)
         return [replace(tones, truth=replace(tones.truth, notes=notes))]
 
     delays = {"tones": detected_late_by(0.3), "others": detected_late_by(-0.1)}
@@ -193,6 +193,5 @@ def test_recordings_of_each_set_are_halved(tmp_path: Path) -> None:
     maps, omaps = first["piano"]
     assert maps.notes.onset[0] == pytest.approx(1.01)
     assert omaps.notes.onset[0] == pytest.approx(1.0)
-    assert maps.sample_rate == omaps.sample_rate == SAMPLE_RATE
     with pytest.raises(ValueError, match="no sub-folder"):
         recorded_passages(tmp_path / "maps")

@@ -6,7 +6,7 @@ strided network, which has only the frame head, has the loss ``frame_loss`` of t
 
 import os
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -45,11 +45,11 @@ from training.music.notes import notes_of
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import CACHE, SynthConfig
 from training.music.synth.dataset import Batch, empty_batch, synth_stream
+from training.music.synth.scores import PITCH_HIGH, PITCH_LOW
 from training.music.targets import ONSET_SCALE, PEDAL_SCALE, SCALES, Targets, segment_labels
 from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
-LOWEST, HIGHEST = 21, 108  # MIDI range of the piano, used in ``heads_loss``
 TONES = range(48, 84)  # pitches of synthetic windows
 FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
@@ -93,8 +93,6 @@ class MusicTask:
                 f"at {SAMPLE_RATE} Hz: set --music.model.sample-rate {SAMPLE_RATE}"
             )
         self.config = config
-        # Windows include the context before them.
-        self.synth = replace(config.synth, context=config.model.context)
         self.network: nn.Module = TranscriptionModel(config.model)
         self.score = "ap_middle"
         if isinstance(config.model.front_end, FilterbankConfig):
@@ -115,8 +113,6 @@ class MusicTask:
             if config.data == "musicnet"
             else None
         )
-        has_velocities = config.data == "synth"
-        self.weights = config.weights if has_velocities else replace(config.weights, velocity=0)
         self.teacher = (
             Teacher(config.distillation, config.model) if config.distillation.teacher else None
         )
@@ -141,7 +137,8 @@ class MusicTask:
                 tone_batch(np.random.default_rng((seed, at)), config.batch_size, model)
                 for at in count(step)
             )
-        return synth_stream(self.synth, config.batch_size, config.workers, seed + step)
+        size, context = config.batch_size, config.model.context
+        return synth_stream(config.synth, size, context, config.workers, seed + step)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return the loss of ``self.network`` on a batch, and the loss's parts."""
@@ -151,10 +148,9 @@ class MusicTask:
         audio, labels = to_tensors(batch, device)
         strided, heads = transcriber.network, transcriber.config.heads
         if not isinstance(strided, StridedNetwork) or len(heads) > 1:
-            labels = self.teacher.mixed(audio, labels) if self.teacher else labels
-            logits = transcriber(audio)
-            pitches = slice(LOWEST, HIGHEST + 1)
-            weights, shares = self.weights, self.statistics
+            labels, logits = self.targets(audio, labels), transcriber(audio)
+            pitches = slice(PITCH_LOW, PITCH_HIGH + 1)
+            weights, shares = self.config.weights, self.statistics
             return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
         raw = strided.raw(strided.crop(audio))
         logits = strided.frames(raw)[:, 0]
@@ -162,6 +158,11 @@ class MusicTask:
         middle = logits.detach()[:, None, None, logits.shape[1] // 2]
         calibrated = transcriber.calibrate(middle)[:, 0, 0]
         return frame_loss(logits, raw[..., :PITCHES], calibrated, frame, self.config.terms)
+
+    def targets(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
+        """Return the targets of windows, (batch, samples): their labels, or labels mixed with the
+        teacher's predictions."""
+        return self.teacher.mixed(audio, labels) if self.teacher else labels
 
     def validate(self, network: nn.Module) -> dict[str, float]:
         """Return metrics on held-out data: average precision of the middle frame, as in the paper,
@@ -202,8 +203,8 @@ class MusicTask:
         if config.data == "tones":
             rng = np.random.default_rng(7)
             return {"": tone_batch(rng, config.validation_windows, config.model)}
-        passages = validation_passages(self.synth, config.family_passages)
-        return family_windows(passages, self.synth.context)
+        passages = validation_passages(config.synth, config.family_passages)
+        return family_windows(passages, config.model.context)
 
     def card(self) -> dict[str, Any]:
         model = self.config.model
@@ -283,7 +284,7 @@ def _notes_and_pedal(
     has_pedal = targets.pedal[:, frames] <= PEDAL_SCALE
     if "pedal" in heads and has_pedal.any():
         is_down = targets.pedal[:, frames][has_pedal] > PEDAL_SCALE // 2
-        is_predicted = row("pedal")[:, frames, LOWEST][has_pedal] > 0.5
+        is_predicted = row("pedal")[:, frames, PITCH_LOW][has_pedal] > 0.5
         metrics["pedal_f1"] = float(f1_score(is_down, is_predicted, zero_division=0.0))
     return metrics
 

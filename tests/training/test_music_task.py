@@ -74,12 +74,15 @@ def test_a_run_can_be_initialised_resumed_and_shipped(
     assert card["training"]["steps"] == 3
     assert [stage["steps"] for stage in card["training"]["earlier"]] == [7]
     assert 0 <= card["validation"]["ap_200ms"] <= 1
+    assert "context" not in card["data"]["synth"]  # a property of the network
 
     monkeypatch.setattr("training.shipping.tune.GRID", {"min_note_frames": (4, 8)})
     monkeypatch.setattr("training.shipping.tune.NAMING_GRID", {"belief_trust": (0.5, 1.0)})
     weights = tmp_path / "weights"
-    options = ["--synth", str(synth_config.root), "--cache", str(synth_config.cache)]
-    options += ["--passages", "1", "--seconds", "1", "--out", str(weights), "--name", "small"]
+    monkeypatch.setattr(ship, "CACHE", synth_config.cache)
+    parts = {name: (part, 1, 1.0) for name, (part, _, _) in ship.PARTS.items()}
+    monkeypatch.setattr(ship, "PARTS", parts)
+    options = ["--synth", str(synth_config.root), "--out", str(weights), "--name", "small"]
     assert ship.main([str(out), *options, "--parts", "tune", "early"]) == 0
     assert ship.main([*options, "--parts", "tune"]) == 0
     assert ship.main([*options, "--parts", "tune", "--name", "none"]) == 1

@@ -65,8 +65,6 @@ TEACHER_SHARE = 0.5
 """Share of the initial weights' predictions in the targets of rendered audio."""
 CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
 FAMILY_S = 12.0  # length of a passage
-SAVED = ("folder", "model", "rendered", "labels", "steps", "learning_rate", "seed", "recordings")
-"""Options that a resumed run reads from CONFIG, and the names of the recordings."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -126,7 +124,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _save(options: argparse.Namespace) -> None:
-    values = {name: getattr(options, name) for name in SAVED}
+    values = {name: value for name, value in vars(options).items() if name not in ("out", "resume")}
     text = json.dumps(values, indent=1, default=str)
     write_atomically(options.out / CONFIG, text.encode())
 

@@ -18,7 +18,7 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
 from training.evaluation.real import interval
-from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
+from training.evaluation.truth import labelled_figures, truth_of
 from training.fine_tune.collection import UserRecording
 from training.fine_tune.task import OWN
 from training.music.families import FAMILIES, Passage, recorded_passage
@@ -126,17 +126,11 @@ def figures(network: TranscriptionModel, passages: Passages) -> Figures:
 
 
 def _figures(engine: LocalEngine, passage: Passage) -> dict[str, float]:
-    audio, rate = passage.audio, passage.sample_rate
-    notes = estimated_notes(transcribe_array(audio, rate, engine, STREAM).notes)
+    notes = estimated_notes(transcribe_array(passage.audio, SAMPLE_RATE, engine, STREAM).notes)
     truth = truth_of(passage)
     if not len(truth.notes):
-        return {FALSE_NOTES: 60 * len(notes) * rate / len(audio)}
-    scores = (
-        labelled_frame_f1(truth, notes),
-        labelled_f1(truth, notes),
-        labelled_f1(truth, notes, offsets=True),
-    )
-    return dict(zip(FIGURES[1:], scores, strict=True))
+        return {FALSE_NOTES: 60 * len(notes) * SAMPLE_RATE / len(passage.audio)}
+    return dict(zip(FIGURES[1:], labelled_figures(truth, notes), strict=True))
 
 
 def comparison(before: Figures, after: Figures) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 from tqdm import tqdm
 
-from model.config import HOP, SAMPLE_RATE
+from model.config import SAMPLE_RATE
 from model.instruments import UNKNOWN
 from rse_transcribe.files import SUFFIXES
 from service.audio.decode import AudioDecoder
@@ -27,9 +27,9 @@ from service.notes.frames import peaks
 from service.protocol.errors import ProtocolError
 from training.arrays import F32, F64, Bools
 from training.music.aligner import MIN_ONSET_PROBABILITY, PEAK_LEAD_S, align
-from training.music.notes import FRAME_UNKNOWN, Notes, nearest
+from training.music.notes import FRAME_S, FRAME_UNKNOWN, Notes, nearest
 from training.music.real import EDGE_S, RealRecording, rows, uncertain_regions
-from training.music.recordings import PCM_SCALE, Recording, read_collection
+from training.music.recordings import Pcm, Recording, from_pcm, read_collection, to_pcm
 from training.music.transcribe import transcribe_array
 
 MIN_S, MAX_S = 5.0, 3600.0  # length of a recording
@@ -76,7 +76,7 @@ class UserCollection:
 
     recordings: list[UserRecording] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # reasons by name
-    unlabelled: list[NDArray[np.int16]] = field(default_factory=list)  # audio at SAMPLE_RATE
+    unlabelled: list[Pcm] = field(default_factory=list)  # audio at SAMPLE_RATE
 
     def table(self) -> str:
         """Format one line for each recording."""
@@ -123,10 +123,9 @@ def _decoded(path: Path) -> tuple[F32, int]:
         return np.concatenate([*decoder]), decoder.audio.sample_rate_hz
 
 
-def _at_model_rate(samples: F32, rate: float) -> NDArray[np.int16]:
+def _at_model_rate(samples: F32, rate: float) -> Pcm:
     """Resample samples, -1..1, from ``rate`` in Hz to SAMPLE_RATE."""
-    resampled = PCM_SCALE * soxr.resample(samples, rate, SAMPLE_RATE)
-    return np.clip(np.rint(resampled), -PCM_SCALE, PCM_SCALE).astype(np.int16)
+    return to_pcm(soxr.resample(samples, rate, SAMPLE_RATE))
 
 
 def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRecording:
@@ -150,13 +149,13 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRec
     heads = computer.config.heads
     probabilities = transcribe_array(samples, rate, computer).probabilities
     sounding, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    frame_s, cents = HOP / computer.config.sample_rate, tuning_cents(audio)
-    match = label_match(notes, onset, frame_s)
+    cents = tuning_cents(audio)
+    match = label_match(notes, onset)
     name, support = recording.name, match.support
     can_be_performance = kind == "auto" and match.fits
     if kind == "performance" or (can_be_performance and support >= SURE_SUPPORT):
         return _performance_recording(name, audio, notes, match, cents)
-    aligned = align(notes, sounding, onset, frame_s)
+    aligned = align(notes, sounding, onset)
     aligned_support = float(aligned.detected.mean())
     if can_be_performance and aligned_support < support + SCORE_GAIN:
         return _performance_recording(name, audio, notes, match, cents)
@@ -184,7 +183,7 @@ class Match(NamedTuple):
 
 
 def _performance_recording(
-    name: str, audio: NDArray[np.int16], notes: Notes, match: Match, cents: float
+    name: str, audio: Pcm, notes: Notes, match: Match, cents: float
 ) -> UserRecording:
     """Return a recording whose labels describe the performance. Raises UnfitError if most labels
     are after the end of the audio."""
@@ -200,13 +199,13 @@ def _performance_recording(
     return UserRecording(checked, copy, "performance", match.support, match.shift_s, cents)
 
 
-def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
+def label_match(notes: Notes, onset: F32) -> Match:
     """Compare labels with onset probabilities, [frames, PITCHES]."""
     peak, pitch = peaks(onset, 1, MIN_ONSET_PROBABILITY)[1:-1].nonzero()
     if not len(peak):
         return Match(0.0, 0.0, False, notes.onset, True)
-    peak_s = np.asarray((peak + 1) * frame_s, np.float64) + PEAK_LEAD_S
-    support, shift_s, fits = _best_shift(notes, onset, frame_s)
+    peak_s = np.asarray((peak + 1) * FRAME_S, np.float64) + PEAK_LEAD_S
+    support, shift_s, fits = _best_shift(notes, onset)
     label_s = notes.onset + shift_s
     nearest_peak = nearest(peak_s, pitch, label_s, notes.pitch.astype(np.int64), NEAR_S)
     is_detected = nearest_peak >= 0
@@ -223,12 +222,12 @@ def label_match(notes: Notes, onset: F32, frame_s: float) -> Match:
     return Match(support, shift_s, fits, onset_s, exact)
 
 
-def _best_shift(notes: Notes, onset: F32, frame_s: float) -> tuple[float, float, bool]:
+def _best_shift(notes: Notes, onset: F32) -> tuple[float, float, bool]:
     """Return the share of labels that detected onsets support at the best constant shift, this
     shift in seconds, and True if the support exceeds chance throughout the recording."""
-    near, farthest = round(NEAR_S / frame_s), round(MAX_SHIFT_S / frame_s)
+    near, farthest = round(NEAR_S / FRAME_S), round(MAX_SHIFT_S / FRAME_S)
     detected = maximum_filter1d(onset, 2 * near + 1, axis=0) >= MIN_ONSET_PROBABILITY
-    frame = np.rint(notes.onset / frame_s).astype(int)
+    frame = np.rint(notes.onset / FRAME_S).astype(int)
     lags = np.arange(-farthest, farthest + 1)
     supported = np.stack([_at(detected, frame + lag, notes) for lag in lags])  # [lags, notes]
     share = supported.mean(axis=1)
@@ -237,7 +236,7 @@ def _best_shift(notes: Notes, onset: F32, frame_s: float) -> tuple[float, float,
     overall = float(contrast.mean())
     weakest = min(float(quarter.mean()) for quarter in np.array_split(contrast, 4))
     fits = overall >= MIN_CONTRAST and weakest >= QUARTER_CONTRAST * overall
-    return float(share[best]), float(lags[best] * frame_s), fits
+    return float(share[best]), float(lags[best] * FRAME_S), fits
 
 
 def inexact_ends(notes: Notes) -> F64:
@@ -262,11 +261,11 @@ def _transposed(notes: Notes, onset: F32) -> str:
     return f"; the music may sound {best:+d} semitones from its labels" if clear else ""
 
 
-def tuning_cents(audio: NDArray[np.int16]) -> float:
+def tuning_cents(audio: Pcm) -> float:
     """Return the tuning of the first ten minutes of a recording, in cents above A4 = 440 Hz; 0 if
     it is unknown."""
     tuner = Tuner(SAMPLE_RATE, 3)
-    start = audio[: 600 * SAMPLE_RATE].astype(np.float32) / np.float32(PCM_SCALE)
+    start = from_pcm(audio[: 600 * SAMPLE_RATE])
     tuner.write(start)
     tunings = [tuner.at(sample) for sample in (*range(0, len(start), 16 * BLOCK), len(start))]
     total = sum(complex(tuning.along, tuning.across) for tuning in tunings)

@@ -15,23 +15,20 @@ from itertools import count
 import numpy as np
 import soxr
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.config import SAMPLE_RATE
-from model.transcriber import TranscriptionModel
 from training.arrays import F32, Rng
 from training.music.families import Passage, Windows, family_windows
-from training.music.losses import heads_loss
 from training.music.notes import joined
 from training.music.real import RealRecording
-from training.music.recordings import PCM_SCALE
+from training.music.recordings import Pcm, from_pcm
 from training.music.synth.augment import Degradation, Surroundings, augment
 from training.music.synth.dataset import Batch, Excerpt, empty_batch, synth_stream
 from training.music.synth.excerpts import recorded_excerpt
 from training.music.synth.render import Rendered
 from training.music.targets import Targets
-from training.music_task import HIGHEST, LOWEST, MusicConfig, MusicTask, to_tensors
+from training.music_task import MusicConfig, MusicTask
 
 KEPT_SHARE = 0.5  # share of the windows that keep the network from forgetting
 EXCERPT_S = 4.0  # length of the excerpts from which windows are cut
@@ -48,7 +45,7 @@ class FineTuneTask(MusicTask):
         self,
         config: MusicConfig,
         own: Sequence[RealRecording],
-        others: Sequence[NDArray[np.int16]],
+        others: Sequence[Pcm],
         validation: Sequence[Passage],
         rendered: bool,
     ) -> None:
@@ -70,7 +67,8 @@ class FineTuneTask(MusicTask):
         size, context = self.config.batch_size, self.config.model.context
         stream = None
         if self._rendered:
-            stream = synth_stream(self.synth, self._kept, self.config.workers, seed + step)
+            config, workers = self.config.synth, self.config.workers
+            stream = synth_stream(config, self._kept, context, workers, seed + step)
         try:
             for at in count(step):
                 rng = np.random.default_rng((seed, at))
@@ -105,30 +103,23 @@ class FineTuneTask(MusicTask):
         speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)
         span = min(len(audio), int(EXCERPT_S * speed * SAMPLE_RATE))
         start = int(rng.integers(len(audio) - span + 1))
-        part = audio[start : start + span].astype(np.float32) / np.float32(PCM_SCALE)
+        part = from_pcm(audio[start : start + span])
         out = np.zeros(int(EXCERPT_S * SAMPLE_RATE), np.float32)
         sound = soxr.resample(part, speed * SAMPLE_RATE, SAMPLE_RATE)[: len(out)]
         out[: len(sound)] = sound / max(1e-9, float(np.sqrt(np.mean(np.square(sound)))))
         return out
 
-    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its parts. In each batch, the windows that keep the network from
-        forgetting come last."""
-        network = self.network
-        assert isinstance(network, TranscriptionModel)
+    def targets(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
+        """Return the labels of the user's recordings. In each batch, the windows that keep the
+        network from forgetting come last. Their targets use the teacher's predictions."""
         assert self.teacher
-        audio, labels = to_tensors(batch, next(network.parameters()).device)
         own = len(audio) - self._kept
-        old = Targets(*(target[own:] for target in labels))
         mix = self.teacher.mixed if self._rendered else self.teacher.replaced
-        kept = mix(audio[own:], old)
-        labels = Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
-        heads, pitches = network.config.heads, slice(LOWEST, HIGHEST + 1)
-        logits, weights, shares = network(audio), self.weights, self.statistics
-        return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)
+        kept = mix(audio[own:], Targets(*(target[own:] for target in labels)))
+        return Targets(*(torch.cat([a[:own], b]) for a, b in zip(labels, kept, strict=True)))
 
     def _held_out(self) -> Windows:
-        return family_windows({OWN: self._passages}, self.synth.context)
+        return family_windows({OWN: self._passages}, self.config.model.context)
 
 
 def fill(batch: Batch, rng: Rng, make_excerpt: Callable[[Rng], Rendered]) -> None:

@@ -30,7 +30,6 @@ DEFINITIONS = {
     DELAY_FIGURES[1]: f"{_DELAY}95th percentile over the matched notes",
 }
 ONSET_TOLERANCE_S = 0.05
-UNKNOWN_VELOCITY = 64  # MIDI velocity of notes whose labels have no velocity
 
 
 def estimated_notes(notes: list[Note]) -> Notes:

@@ -30,21 +30,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import HOP, INSTRUMENTS, PITCHES, SAMPLE_RATE
+from model.config import INSTRUMENTS, PITCHES, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from model.storage import load
 from service.engine.local import LocalEngine
 from service.notes.frames import peaks
 from training.arrays import F32, F64
 from training.music.aligner import RELEASE_S, Aligned, align_files, mapped
-from training.music.notes import FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_onsets, notes_of
-from training.music.recordings import PCM_SCALE, read_table, stored_arrays, stored_audio
+from training.music.notes import FRAME_S, FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_onsets, notes_of
+from training.music.recordings import Pcm, from_pcm, read_table, stored_arrays, stored_audio
 from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
 
 MODEL = "live"  # our own weights, so that training uses no output of other systems
 ALIGNED_VERSION, PHRASES_VERSION = 4, 1  # versions of the cached files
+LEFT_OUT = ("chopin_op10_12", "wtc1_bwv847_prelude")
+"""IDs of recordings that are not used, because their scores differ from what is played."""
 CLASSES = {"guitar": "plucked", "voice": "voice"}
 """Instrument class of a labelled soloist, by a word that the entry's ``instruments`` contains."""
 
@@ -54,7 +56,7 @@ class RealRecording:
     """A recording and its labels."""
 
     name: str
-    audio: NDArray[np.int16]  # [samples] at SAMPLE_RATE, PCM_SCALE at full scale
+    audio: Pcm  # [samples] at SAMPLE_RATE, PCM_SCALE at full scale
     notes: Notes  # velocity 0 means unknown
     unknown: F64  # uncertain regions, as in ``Rendered``
     approximate: bool = False
@@ -67,7 +69,7 @@ class RealRecording:
         regions. All times count from ``begin``, as if the audio were played at ``speed``. All
         pitches are ``semitones`` higher. The samples themselves are not changed."""
         begin_s, length_s = begin / SAMPLE_RATE, length / SAMPLE_RATE / speed
-        audio = self.audio[begin : begin + length].astype(np.float32) / np.float32(PCM_SCALE)
+        audio = from_pcm(self.audio[begin : begin + length])
         notes, uncertain = self.notes, self.unknown.copy()
         onset, offset = (notes.onset - begin_s) / speed, (notes.offset - begin_s) / speed
         pitch = notes.pitch + np.int16(semitones)
@@ -80,21 +82,17 @@ class RealRecording:
 
 
 def _entries(root: Path, split: str) -> list[dict[str, Any]]:
-    """Read the entries of a split. Raises OSError if the index is missing."""
+    """Read the entries of a split, except LEFT_OUT. Raises OSError if the index is missing."""
     index = json.loads((root / "index.json").read_bytes())
-    return [entry for entry in index if entry.get("split", "train") == split]
+    entries = (entry for entry in index if entry["id"] not in LEFT_OUT)
+    return [entry for entry in entries if entry.get("split", "train") == split]
 
 
-def load_scored(
-    root: Path, cache: Path, split: str, left_out: tuple[str, ...] = ()
-) -> list[RealRecording]:
-    """Load the recordings of a split that have a score, in index order, except those with an ID in
-    ``left_out``. Raises ValueError or OSError for files that cannot be read."""
-    return [
-        _scored(root, cache, entry)
-        for entry in _entries(root, split)
-        if entry.get("score") and entry["id"] not in left_out
-    ]
+def load_scored(root: Path, cache: Path, split: str) -> list[RealRecording]:
+    """Load the recordings of a split that have a score, in index order. Raises ValueError or
+    OSError for files that cannot be read."""
+    entries = _entries(root, split)
+    return [_scored(root, cache, entry) for entry in entries if entry.get("score")]
 
 
 def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
@@ -199,12 +197,11 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
     return clips
 
 
-def _onsets(engine: LocalEngine, audio: NDArray[np.int16]) -> F64:
+def _onsets(engine: LocalEngine, audio: Pcm) -> F64:
     """Return the detected onsets, [2, n]: times in seconds and pitches."""
-    samples = audio.astype(np.float32) / np.float32(PCM_SCALE)
-    probabilities = transcribe_array(samples, SAMPLE_RATE, engine).probabilities
+    probabilities = transcribe_array(from_pcm(audio), SAMPLE_RATE, engine).probabilities
     frame, pitch = peaks(probabilities[engine.config.heads.index("onset")], 1, 0.4).nonzero()
-    return np.stack([frame * HOP / SAMPLE_RATE, pitch])
+    return np.stack([frame * FRAME_S, pitch])
 
 
 BOTH = FRAME_UNKNOWN | ONSET_UNKNOWN

@@ -29,7 +29,6 @@ from model.config import SAMPLE_RATE
 from model.instruments import UNKNOWN, class_of
 from model.storage import replace_file
 from training.arrays import F32, F64
-from training.music.metrics import UNKNOWN_VELOCITY
 from training.music.notes import (
     Notes,
     joined,
@@ -56,7 +55,7 @@ def read_table(path: Path) -> Notes:
             continue
         try:
             onset, offset, pitch, *more = map(float, cells[:5])
-            velocity = more[0] if more else UNKNOWN_VELOCITY
+            velocity = more[0] if more else 0.0
             program = more[1] if len(more) > 1 else UNKNOWN
             has_times = 0 <= onset <= offset < np.inf
             has_program = 0 <= program < 128 or program == UNKNOWN
@@ -141,6 +140,17 @@ AUDIO = {".wav", ".flac", ".ogg", ".oga", ".mp3", ".opus", ".aif", ".aiff"}
 MIDI = {".mid", ".midi"}
 TABLES = {".tsv", ".csv"}
 PCM_SCALE = 32_767  # full scale of stored samples
+Pcm = NDArray[np.int16]
+
+
+def to_pcm(samples: F32) -> Pcm:
+    """Convert samples, -1..1, to 16 bits. Samples beyond full scale are clipped."""
+    return np.rint(PCM_SCALE * np.clip(samples, -1, 1)).astype(np.int16)
+
+
+def from_pcm(samples: Pcm) -> F32:
+    """Convert samples of 16 bits to -1..1."""
+    return samples.astype(np.float32) / np.float32(PCM_SCALE)
 
 
 class AudioError(ValueError):
@@ -231,13 +241,12 @@ def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[
         return dict(stored)
 
 
-def stored_audio(path: Path, cache: Path) -> NDArray[np.int16]:
+def stored_audio(path: Path, cache: Path) -> Pcm:
     """Return the samples of an audio file at SAMPLE_RATE, with channels averaged. They are
     memory-mapped from the cache, so that worker processes share them."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     cached = cache / f"audio-{path.stem}-{digest}.npy"
     if not cached.exists():
-        samples = PCM_SCALE * soxr.resample(*read_audio(path), SAMPLE_RATE)
-        audio = np.clip(np.rint(samples), -PCM_SCALE, PCM_SCALE).astype(np.int16)
+        audio = to_pcm(soxr.resample(*read_audio(path), SAMPLE_RATE))
         replace_file(cached, partial(np.save, arr=audio))
     return np.load(cached, mmap_mode="r")

@@ -30,7 +30,7 @@ from model.config import CENTRE_FRAME, HOP, WINDOW
 from model.storage import replace_file
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, I64
-from training.music.metrics import UNKNOWN_VELOCITY, frame_average_precision
+from training.music.metrics import frame_average_precision
 from training.music.notes import Notes, notes_of
 from training.music.recordings import Collection, Recording
 from training.music.synth.dataset import Batch, empty_batch
@@ -119,7 +119,7 @@ def notes_near(intervals: I64, begin: int, rate: int) -> Notes:
     margin = (ONSET_HOPS + 1) * HOP
     reach = np.maximum(intervals[:, 1], intervals[:, 0] + margin)
     near = intervals[(intervals[:, 0] < begin + WINDOW + margin) & (reach > begin - margin)]
-    return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2], UNKNOWN_VELOCITY)
+    return notes_of(near[:, 0] / rate, near[:, 1] / rate, near[:, 2])
 
 
 class Archive:
@@ -188,7 +188,7 @@ def labelled_test_set(root: Path) -> Collection:
     out = []
     for source in split(find(root))["test"]:
         begin, end, pitch = read_intervals(source).T
-        notes = notes_of(begin / SOURCE_RATE, end / SOURCE_RATE, pitch, UNKNOWN_VELOCITY)
+        notes = notes_of(begin / SOURCE_RATE, end / SOURCE_RATE, pitch)
         out.append(Recording(str(source.number), source.audio, notes))
     return Collection("MusicNet, test recordings", out, {})
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from model.storage import read_card, write_atomically
 from training.loop.run_folder import stages
+from training.music.real import LEFT_OUT
 from training.music.synth.config import SynthConfig
 from training.music.synth.scores import index_entries, indexes
 
@@ -63,7 +64,7 @@ def sources(synth: SynthConfig) -> Sources:
     if synth.real_root is not None:
         entries = json.loads((synth.real_root / "index.json").read_text())
         labelled = [e for e in entries if e.get("score") or e.get("label_kind")]
-        recordings = {e["id"]: e for e in labelled if e["id"] not in synth.real_left_out}
+        recordings = {e["id"]: e for e in labelled if e["id"] not in LEFT_OUT}
         recorded_scores = {
             name: {key: _required(entry, f"score_{key}") for key in ("attribution", "licence")}
             for name, entry in recordings.items()

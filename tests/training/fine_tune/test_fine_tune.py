@@ -62,9 +62,9 @@ def _short_runs(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> N
     monkeypatch.setattr("training.fine_tune.__main__.FAMILY_S", 2.0)
     monkeypatch.setattr("training.fine_tune.choose.FACTORS", (0.0, 1.0))
 
-    def without_workers(config, size, _, seed):  # type: ignore[no-untyped-def]
+    def without_workers(config, size, context, _, seed):  # type: ignore[no-untyped-def]
         small = replace(config, pool_excerpts=2, excerpt_s=5.0)
-        return synth_stream(small, size, 0, seed)
+        return synth_stream(small, size, context, 0, seed)
 
     monkeypatch.setattr("training.fine_tune.task.synth_stream", without_workers)
 
@@ -97,7 +97,7 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert fine_tune.main([*arguments, str(out)]) == 1
     assert "already contains a run" in capsys.readouterr().err
 
-    monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_steps=1))
+    monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_minutes=1e-9))
     assert fine_tune.main([*arguments, str(resumed_out)]) == 0
     assert "stopped at step 1 of 2" in capsys.readouterr().out
     assert not (resumed_out / "report.json").exists()
@@ -231,14 +231,14 @@ def test_a_resumed_run_restores_the_shares_of_instruments(
     )
     passages = [recorded_passage(own, 0, 2 * SAMPLE_RATE)]
 
-    def trainer(folder: str, max_steps: int) -> Trainer:
+    def trainer(folder: str, max_minutes: float = 0) -> Trainer:
         torch.manual_seed(0)
         task = FineTuneTask(config, [own], [], passages, rendered=False)
-        return Trainer(task, LoopConfig(steps=3, max_steps=max_steps), tmp_path / folder)
+        return Trainer(task, LoopConfig(steps=3, max_minutes=max_minutes), tmp_path / folder)
 
-    trainer("once", 3).run()
-    trainer("sliced", 2).run()
-    resumed = trainer("sliced", 3)
+    trainer("once").run()
+    trainer("sliced", 1e-9).run()
+    resumed = trainer("sliced")
     resumed.resume()
     resumed.run()
     assert same_weights(tmp_path / "once", tmp_path / "sliced")

@@ -32,6 +32,8 @@ def test_tables_in_common_formats_are_read(tmp_path: Path, content: str) -> None
     notes = read_table(path)
     columns = notes.onset, notes.offset, notes.pitch, notes.velocity
     assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
+    path.write_text("0.5,1.5,60")
+    assert read_table(path).velocity.tolist() == [0]  # unknown
 
 
 @pytest.mark.parametrize(

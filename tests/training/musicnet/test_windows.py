@@ -81,6 +81,9 @@ def test_batches_depend_on_seed_and_step_only(archive: Path) -> None:
     first = audio(0, readers=1)
     resumed = audio(2, readers=3)
     assert np.array_equal(resumed[:2], first[2:])
+    batch = windows.validation(50)
+    assert batch.targets.onset.any()
+    assert not batch.targets.velocity.any()  # the archive has no velocities
     assert not np.array_equal(audio(0, 1, seed=4)[0], first[0])
 
 

@@ -18,7 +18,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from model.storage import replace_file
 from training.arrays import F32, I64
-from training.music.recordings import read_audio
+from training.music.recordings import read_audio, to_pcm
 
 _CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
 _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
@@ -134,8 +134,7 @@ def _decode(folder: Path, index: dict[str, Any]) -> tuple[NDArray[np.int16], dic
             sound = soxr.resample(raw, SAMPLE_RATE, STORED_RATE, quality="HQ")
             if note["loop"]:
                 _make_seamless(sound, *(OVERSAMPLING * int(i) for i in note["loop"]))
-            stored = np.rint(np.clip(sound, -1, 1) * np.iinfo(np.int16).max).astype(np.int16)
-            chunks.append(np.pad(stored, (0, GUARD)))
+            chunks.append(np.pad(to_pcm(sound), (0, GUARD)))
             notes[name].append(
                 {
                     "start": position,

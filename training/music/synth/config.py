@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from model.validation import Count, Fraction, NonNegativeInt, validated_dataclass
+from model.validation import Count, Fraction, validated_dataclass
 
 CACHE = Path("~/.cache/rse-transcribe").expanduser()
 
@@ -18,8 +18,5 @@ class SynthConfig:
     cache: Path  # Folder for the decoded bank (1 GB), recordings and alignments
     real_root: Path | None = None  # Folder of real recordings (training.music.real)
     real_probability: Fraction = 0.25  # Fraction of excerpts that come from real recordings
-    real_left_out: tuple[str, ...] = ("chopin_op10_12", "joplin_maple_leaf", "wtc1_bwv847_prelude")
-    """IDs of recordings that are not used, because their scores differ from what is played."""
     excerpt_s: Annotated[float, Field(ge=1)] = 25.0  # Mean length of an excerpt in seconds
     pool_excerpts: Count = 32  # Excerpts from which a worker draws windows (about 3 MB each)
-    context: NonNegativeInt = 0  # Samples of context before each window (``ModelConfig.context``)

@@ -90,15 +90,16 @@ def empty_batch(size: int, context: int = 0) -> Batch:
 
 
 def generate_batches(
-    config: SynthConfig, batch_size: int, seed: int | list[int]
+    config: SynthConfig, batch_size: int, context: int, seed: int | list[int]
 ) -> Iterator[Batch]:
-    """Yield training batches without end, rendered in this process."""
+    """Yield training batches without end, rendered in this process. For ``context`` see
+    ``empty_batch``."""
     rng = np.random.default_rng(seed)
     sources = load_sources(config, "train")
     pool: list[tuple[Excerpt, list[int]]] = []  # excerpts and start hops of their windows
     is_first = True
     while True:
-        batch = empty_batch(batch_size, config.context)
+        batch = empty_batch(batch_size, context)
         for row in range(batch_size):
             while len(pool) < (1 if row else config.pool_excerpts):
                 excerpt = Excerpt(training_excerpt(sources, config, rng), rng)
@@ -134,13 +135,12 @@ def silence_edge(batch: Batch, row: int, rng: Rng) -> None:
 class _Batches(IterableDataset[Batch]):
     """The batches of one worker, or of this process."""
 
-    def __init__(self, config: SynthConfig, batch_size: int, seed: int) -> None:
-        self._config, self._batch_size, self._seed = config, batch_size, seed
+    def __init__(self, config: SynthConfig, batch_size: int, context: int, seed: int) -> None:
+        self._arguments, self._seed = (config, batch_size, context), seed
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
-        seed = [self._seed, worker.id if worker else 0]
-        return generate_batches(self._config, self._batch_size, seed)
+        return generate_batches(*self._arguments, [self._seed, worker.id if worker else 0])
 
 
 def _prepare_worker(worker: int) -> None:
@@ -151,7 +151,7 @@ def _prepare_worker(worker: int) -> None:
 
 
 def synth_stream(
-    config: SynthConfig, batch_size: int, workers: int, seed: int
+    config: SynthConfig, batch_size: int, context: int, workers: int, seed: int
 ) -> Generator[Batch, None, None]:
     """Return an endless stream of training batches from worker processes, or from this process if
     ``workers`` is 0. Workers exit when the stream is closed. The stream re-raises their exceptions,
@@ -160,7 +160,7 @@ def synth_stream(
     # Decode the bank here. Otherwise all workers would decode it at the same time.
     load_sources(config, "train")
     loader = DataLoader(
-        _Batches(config, batch_size, seed),
+        _Batches(config, batch_size, context, seed),
         batch_size=None,
         num_workers=workers,
         prefetch_factor=4 if workers else None,

@@ -68,7 +68,7 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
         source = config.real_root, config.cache, split
         labelled = real.load_labelled(*source)
         recordings = {
-            "scores": real.load_scored(*source, config.real_left_out),
+            "scores": real.load_scored(*source),
             "guitar": labelled.get("plucked", []),
             "voice": labelled.get("voice", []) + real.load_singing(voices, config.cache),
             "phrases": real.load_phrases(config.root, config.cache),

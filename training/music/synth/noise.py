@@ -5,12 +5,11 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, Rng
-from training.music.recordings import read_audio
+from training.music.recordings import Pcm, from_pcm, read_audio, to_pcm
 from training.music.synth.bank import read_index
 
 HELD_OUT = ("5703-47212-0000", "theo", "yweweler", "percussion_avl")
@@ -21,17 +20,16 @@ RECORDED = 0.7  # fraction of noises that are recorded, if there are recordings
 _ROLES = (((35, 36), 0.3), ((37, 38, 39, 40), 0.2), ((42, 44, 46), 0.7), ((), 0.08))
 """General MIDI keys of bass drum, snare drum, hi-hat and all others, and for each the fraction of
 steps at which it plays."""
-Segment = NDArray[np.int16]
 
 
 class Backgrounds:
     """The recorded sounds of one split."""
 
     def __init__(self) -> None:
-        self.voices: dict[str, list[Segment]] = {}  # by speaker
-        self.kits: dict[str, list[tuple[int, Segment]]] = {}
+        self.voices: dict[str, list[Pcm]] = {}  # by speaker
+        self.kits: dict[str, list[tuple[int, Pcm]]] = {}
         """General MIDI key and sound of each hit, by file."""
-        self.kinds: dict[str, list[Segment]] = {}  # other sounds, by kind
+        self.kinds: dict[str, list[Pcm]] = {}  # other sounds, by kind
 
     def noise(self, length: int, rng: Rng) -> F32:
         """Return a continuous sound, short events, or both, float32 [length]."""
@@ -46,7 +44,7 @@ class Backgrounds:
             per_second = float(np.exp(rng.uniform(np.log(0.1), np.log(1.5))))
             for at in rng.integers(0, length, rng.poisson(per_second * length / SAMPLE_RATE)):
                 level = np.float32(rng.lognormal(0, 0.6))
-                _add(out, int(at), level * _sound(events[rng.integers(len(events))]))
+                _add(out, int(at), level * from_pcm(events[rng.integers(len(events))]))
         return out
 
     def talk(self, length: int, rng: Rng) -> F32:
@@ -61,7 +59,7 @@ class Backgrounds:
         pace = float(rng.uniform(0.85, 1.2))  # playback speed, which also changes pitch and timbre
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
-            sound = _sound(voice[rng.integers(len(voice))])
+            sound = from_pcm(voice[rng.integers(len(voice))])
             positions = np.arange(0, len(sound) - 1, pace)
             sound = np.interp(positions, np.arange(len(sound)), sound).astype(np.float32)
             _add(out, at, sound)
@@ -80,7 +78,7 @@ class Backgrounds:
             hits = [hit for hit in kit if (hit[0] in keys if keys else hit[0] not in special_keys)]
             if hits:
                 chosen_key, _ = hits[rng.integers(len(hits))]
-                layers = [_sound(hit) for key, hit in hits if key == chosen_key]
+                layers = [from_pcm(hit) for key, hit in hits if key == chosen_key]
                 parts.append((layers, rng.random(16) < share))
         step = int(SAMPLE_RATE * rng.uniform(0.1, 0.28))  # samples from one step to the next
         for number, begin in enumerate(range(int(rng.integers(step)), length, step)):
@@ -104,7 +102,7 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
         if held_out != any(word in words or word == file for word in HELD_OUT):
             continue
         raw = read(entry["file"])[entry["start"] : entry["start"] + entry["length"]]
-        sound = np.rint(np.clip(raw, -1, 1) * np.iinfo(np.int16).max).astype(np.int16)
+        sound = to_pcm(raw)
         kind = entry["kind"]
         if kind == "drum_hit":
             backgrounds.kits.setdefault(file, []).append((int(entry.get("gm_key") or 0), sound))
@@ -116,16 +114,11 @@ def load_backgrounds(folder: Path, held_out: bool = False) -> Backgrounds:
     return backgrounds
 
 
-def _sound(segment: Segment) -> F32:
-    """Return samples as float32, -1..1."""
-    return segment.astype(np.float32) / np.float32(np.iinfo(np.int16).max)
-
-
-def _steady(kind: Sequence[Segment], length: int, rng: Rng) -> F32:
+def _steady(kind: Sequence[Pcm], length: int, rng: Rng) -> F32:
     """Return random segments of one kind, crossfaded and equally loud, float32 [length]."""
     out, at = np.zeros(length, np.float32), 0
     while at < length:
-        sound = _sound(kind[int(rng.integers(len(kind)))])
+        sound = from_pcm(kind[int(rng.integers(len(kind)))])
         sound = sound[int(rng.uniform(0, 0.3) * len(sound)) :]
         sound /= np.float32(max(1e-4, float(np.std(sound))) * 6)
         fade = min(len(sound) // 2, int(0.15 * SAMPLE_RATE))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from model.instruments import INSTRUMENTS, class_of
+from model.instruments import class_of
 from training.arrays import F32, F64, Rng
 from training.music.notes import Notes, joined
 from training.music.synth import pianos
@@ -17,6 +17,7 @@ from training.music.synth.bank import HELD_OUT, Bank, Instrument
 from training.music.synth.lines import random_line
 from training.music.synth.render import Voice, shorten_repeats
 from training.music.synth.scores import PITCH_HIGH, PITCH_LOW, Piece
+from training.music.synth.sing import VOICE
 
 
 def perform(piece: Piece, start_s: float, seconds: float, rng: Rng) -> tuple[Notes, F64]:
@@ -241,7 +242,6 @@ PIANO = {"solo piano": 0.86, "pop piano": 0.86, "solo strings": 0.35}
 OTHERS_PIANO = 0.42  # this fraction for all other groups
 REORCHESTRATED = 0.5
 """Fraction of the scores not played on a piano that get new instruments. Piano scores always do."""
-VOICE = INSTRUMENTS.index("voice")
 _SONG_VOICE = 68  # program (oboe) that the corpus's songs use for the voice
 
 

@@ -34,7 +34,7 @@ def test_excerpts_without_notes_have_no_labels(
     synth_config: SynthConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("training.music.synth.excerpts.BACKGROUND", 1.0)
-    batches = list(itertools.islice(generate_batches(synth_config, 16, 0), 3))
+    batches = list(itertools.islice(generate_batches(synth_config, 16, 0, seed=0), 3))
     assert any(batch.audio.any() for batch in batches)
     for _, targets in batches:
         assert (targets.pedal == PEDAL_UNKNOWN).all()
@@ -97,7 +97,7 @@ def test_silenced_edges_have_no_labels(seed: int) -> None:
 def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     """Workers ignore signals, because the trainer must save first."""
     other_processes = multiprocessing.active_children()
-    with contextlib.closing(synth_stream(synth_config, 4, 2, seed=3)) as stream:
+    with contextlib.closing(synth_stream(synth_config, 4, 0, workers=2, seed=3)) as stream:
         batches = list(itertools.islice(stream, 2))
         workers = [p for p in multiprocessing.active_children() if p not in other_processes]
         for process in workers:
@@ -107,7 +107,7 @@ def test_workers_are_deterministic_and_stop(synth_config: SynthConfig) -> None:
     assert len(workers) >= 2
     assert not any(process.is_alive() for process in workers)
     for worker in range(2):
-        expected = itertools.islice(generate_batches(synth_config, 4, [3, worker]), 2)
+        expected = itertools.islice(generate_batches(synth_config, 4, 0, [3, worker]), 2)
         assert all(equal_batches(a, b) for a, b in zip(batches[worker::2], expected, strict=True))
     assert not any(equal_batches(a, b) for a, b in itertools.combinations(batches, 2))
     with pytest.raises(StopIteration):

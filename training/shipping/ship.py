@@ -68,7 +68,7 @@ def write(run: Path, path: Path, synth: SynthConfig) -> None:
     """Write the weights of a run and their card. Raises ValueError if the run was not trained on
     rendered audio, and ValueError or OSError for unusable data."""
     trained = load(run, dtype=torch.float32)
-    if not trained.card["data"].get("synth"):
+    if not trained.card.get("data", {}).get("synth"):
         raise ValueError(f"{run} was not trained on rendered audio")
     config = dataclasses.replace(trained.config, name=path.stem)
     # The sources are read before anything is written, because missing data are an error.

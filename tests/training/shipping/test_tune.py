@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
@@ -146,6 +147,17 @@ def test_shipping_without_inputs_writes_nothing(
     assert ship.main(arguments) == 1
     assert "bank_index.json" in capsys.readouterr().err
     assert not out.exists()
+    with pytest.raises(SystemExit, match="2"):  # A default name could replace shipped weights.
+        ship.main([str(run)])
+
+
+def test_only_runs_on_rendered_audio_are_shipped(
+    tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = load(tiny_weights).card | {"data": {"batch_size": 3, "archive": "MusicNet"}}
+    save_weights(load(tiny_weights), card, tmp_path / "best.safetensors")
+    assert ship.main([str(tmp_path), "--name", "mine", "--out", str(tmp_path / "out")]) == 1
+    assert "was not trained on rendered audio" in capsys.readouterr().err
 
 
 class LinearEvidence:

@@ -21,7 +21,6 @@ from service.stream.stream import Stream
 from service.stream.windows import (
     EngineError,
     InferenceEngine,
-    Probabilities,
     SegmentProbabilities,
 )
 
@@ -119,32 +118,26 @@ class SegmentPipeline:
     def items(
         self, duration_s: float | None, flush: bool = False
     ) -> Iterator[Event | FileProgress]:
-        """Submit segments like ``results``, but yield their events, and the progress after each.
+        """Submit segments like ``segments``, but yield their events, and the progress after each.
         duration_s: duration of the recording, or None if unknown."""
-        for parts in self._segments(flush):
+        for parts in self.segments(flush):
             for probabilities in parts:
                 yield from self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
             fraction = None if duration_s is None else min(1.0, time_s / duration_s)
             yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
 
-    def results(self, flush: bool = False) -> Iterator[Probabilities]:
+    def segments(self, flush: bool = False) -> Iterator[SegmentProbabilities]:
         """Submit the complete segments. Yield the oldest results when more segments are in flight
         than the engine has workers. flush: also submit an incomplete segment and yield the rest."""
-        for parts in self._segments(flush):
-            yield from parts
-
-    def _segments(self, flush: bool) -> Iterator[SegmentProbabilities]:
-        while self.stream.pending_windows >= (1 if flush else self.stream.segment_windows):
-            due = self.stream.next_windows(self.stream.segment_windows, self.stream.preroll_windows)
+        stream, limit = self.stream, min(self._engine.workers, MAX_SEGMENTS_IN_FLIGHT)
+        while stream.pending_windows >= (1 if flush else stream.segment_windows):
+            due = stream.next_windows(stream.segment_windows, stream.preroll_windows)
             assert due is not None
             self._in_flight.append(self._engine.submit(due))
-            yield from self._next_results(min(self._engine.workers, MAX_SEGMENTS_IN_FLIGHT))
-        if flush:
-            yield from self._next_results(0)
-
-    def _next_results(self, in_flight: int) -> Iterator[SegmentProbabilities]:
-        while len(self._in_flight) > in_flight:
+            while len(self._in_flight) > limit:
+                yield self._in_flight.popleft().result()
+        while flush and self._in_flight:
             yield self._in_flight.popleft().result()
 
     def close(self) -> None:

@@ -42,9 +42,9 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """Return the input files for arguments that are files, folders or "-". Folders, including links
-    to folders, are searched recursively. Each folder is searched once."""
-    inputs, visited = Inputs(), set[str]()
+    """Return the input files for arguments that are files, folders or "-". Folders are searched
+    recursively, except for links to folders in them."""
+    inputs = Inputs()
     for argument in arguments:
         path = Path(argument)
         if "://" in argument:
@@ -52,38 +52,28 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
         elif path == STDIO:
             inputs.recordings[path] = Path("stdin")
         elif os.path.isdir(path):
-            _search(path, inputs, visited)
+            _search(path, inputs)
         else:
             try:
                 path.stat()
                 inputs.recordings.setdefault(path, Path(path.name))
             except OSError as error:
                 inputs.errors.append(f"{argument}: {error.strerror}")
-    inputs.skipped = [file for file in inputs.skipped if file not in inputs.recordings]
+    skipped = dict.fromkeys(inputs.skipped)  # without duplicates of overlapping folders
+    inputs.skipped = [file for file in skipped if file not in inputs.recordings]
     return inputs
 
 
-def _search(folder: Path, inputs: Inputs, visited: set[str]) -> None:
-    """Add the files of a folder to the inputs. visited: real paths of the folders that have been
-    searched; this set is updated."""
+def _search(folder: Path, inputs: Inputs) -> None:
+    """Add the files of a folder to the inputs."""
 
     def on_error(error: OSError) -> None:
         inputs.errors.append(f"{error.filename}: {error.strerror}")
 
     files = []
-    pending = [folder]  # links are followed last, so that files are found at their own paths
-    while pending:
-        for root, folders, names in os.walk(pending.pop(0), onerror=on_error):
-            real = os.path.realpath(root)
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            if real in visited:
-                folders.clear()
-                continue
-            visited.add(real)
-            pending += [
-                Path(root, name) for name in sorted(folders) if Path(root, name).is_symlink()
-            ]
-            files += [Path(root, name) for name in names if not name.startswith(".")]
+    for root, folders, names in os.walk(folder, onerror=on_error):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(root, name) for name in names if not name.startswith(".")]
     for file in sorted(files):
         special = os.path.exists(file) and not os.path.isfile(file)  # a pipe would never end
         if file.suffix.lower() in SUFFIXES and not special:

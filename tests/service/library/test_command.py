@@ -210,22 +210,6 @@ def test_batch_continues_after_bad_files(
     ]
 
 
-def test_linked_folders_are_searched_once(album: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "three.wav").write_bytes(b"")
-    (album / "a linked folder").symlink_to(other)
-    (album / "a loop").symlink_to(album)
-    (other / "back").symlink_to(album)
-    inputs = find_recordings([str(album)])
-    assert [str(path) for path in inputs.recordings.values()] == [
-        "a linked folder/three.wav",
-        "one.wav",
-        "two.wav",
-    ]
-    assert not inputs.errors
-
-
 def test_overlapping_folders_are_searched_once(album: Path) -> None:
     (album / "disc").mkdir()
     (album / "disc" / "cover.jpg").touch()

@@ -24,14 +24,11 @@ from model.front_end.filterbank import GRID, SpectralPeaks
 from model.front_end.patches import SEMITONES
 from model.transcriber import (
     MASKED_LOGIT,
-    FeatureStream,
     FilterbankNetwork,
     TranscriptionModel,
     pool_pedal,
     split_rows,
 )
-
-ALL_FRAMES = slice(0, FRAMES)
 
 LayerT = TypeVar("LayerT", bound=nn.Module)
 
@@ -85,11 +82,10 @@ class FastNetwork:
             bias = bias + skip.bias.float()[:, None, None]
         # (heads, 1, 1, octaves, semitones)
         self._bias = bias.view(len(self._heads), 1, 1, self._patches.octaves, SEMITONES)
-        self._streamed: tuple[ColumnNetwork, FirstHalf] | None = None
         if octave.device.type == "cpu":  # a GPU computes windows in full
-            columns = ColumnNetwork(network, self._layers, dtype)
-            half = FirstHalf(self._rse, self._patches, columns.reach, self._embed_columns)
-            self._streamed = columns, half
+            self._columns = ColumnNetwork(network, self._layers, dtype)
+            reach = self._columns.reach
+            self._first_half = FirstHalf(self._rse, self._patches, reach, self._embed_columns)
 
     @property
     def context(self) -> int:
@@ -97,7 +93,7 @@ class FastNetwork:
         return self._transcriber.config.context
 
     @torch.inference_mode()
-    def predict(self, windows: Tensor, positions: slice = ALL_FRAMES) -> Tensor:
+    def predict(self, windows: Tensor, positions: slice) -> Tensor:
         """Map windows, (batch, context + WINDOW) samples, or rows of a ``WindowStream``, to the
         probabilities of the frames at ``positions``, (batch, outputs, frames, PITCHES) float32."""
         frames = range(FRAMES)[positions]
@@ -110,19 +106,14 @@ class FastNetwork:
         peaks = self._peaks.of_windows(features[..., self._halo :], frames)
         return self._with_peaks(out, selected, frames, peaks)
 
-    def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a new stream. Pass its rows to :meth:`predict_rows`. On a CPU, the
-        state contains results that later windows reuse."""
-        if self._streamed is None:
-            return self._transcriber.open_stream()
-        return NetworkStream(*self._streamed, range(FRAMES)[positions])
+    def open_stream(self, positions: slice) -> "NetworkStream":
+        """Return the state of a new stream on a CPU. Pass its rows to :meth:`predict_rows`."""
+        return NetworkStream(self._columns, self._first_half, range(FRAMES)[positions])
 
     @torch.inference_mode()
     def predict_rows(self, rows: Sequence[Tensor], positions: slice) -> Tensor:
         """Map rows of this network's streams to probabilities, (rows, outputs, frames, PITCHES).
         The streams must have computed the rows for these positions (``NetworkStream.frames``)."""
-        if self._streamed is None:
-            return self.predict(torch.stack(list(rows)), positions)
         frames = range(FRAMES)[positions]
         stacked = torch.stack(list(rows)) if len(rows) > 1 else rows[0][None]
         borders = [self._octave.numel(), -len(frames) * PITCHES]
@@ -157,8 +148,7 @@ class FastNetwork:
         # (batch, heads, patches, frames of a patch, octaves, semitones)
         cells = cells.permute(0, 4, 1, 3, 2, 5)
         columns, pitches = cells.shape[2] * patches.frames, patches.octaves * SEMITONES
-        width = max(PITCHES, lowest + pitches)
-        placed = out.new_full((len(out), heads + 1, columns, width), MASKED_LOGIT)
+        placed = out.new_full((len(out), heads + 1, columns, PITCHES), MASKED_LOGIT)
         logits = placed[:, :-1, :, lowest : lowest + pitches]
         torch.add(cells, self._bias, out=logits.view(cells.shape))
         first = frames[0] % patches.frames  # number of frames to skip in the first patch
@@ -166,7 +156,7 @@ class FastNetwork:
         skip = torch.mm(self._skip, x.reshape(-1, x.shape[-1]).t())
         logits += skip.view(heads, *x.shape[:3]).transpose(0, 1)  # (batch, heads, frames, pitches)
         pool_pedal(logits, self._heads)
-        return placed[:, :, first : first + len(frames), :PITCHES]
+        return placed[:, :, first : first + len(frames)]
 
     def _positions_of(self, frames: range) -> range:
         """Return the positions of the sequence that predict these frames."""

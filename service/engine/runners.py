@@ -111,8 +111,8 @@ class CpuRunner:
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """Compute windows together only if this gives the same bits as one by one."""
-        if isinstance(stream, NetworkStream):
-            stream.frames = range(FRAMES)[due.positions]
+        assert isinstance(stream, NetworkStream)
+        stream.frames = range(FRAMES)[due.positions]
         rows: list[Tensor] = []
         for shift, group in groupby(due.iter_windows(), key=itemgetter(1)):
             windows = [torch.from_numpy(view) for view, _ in group]
@@ -120,10 +120,10 @@ class CpuRunner:
         return rows
 
     def _rows(
-        self, stream: FeatureStream, windows: list[Tensor], due: PendingWindows, shift: int
+        self, stream: NetworkStream, windows: list[Tensor], due: PendingWindows, shift: int
     ) -> list[Tensor]:
         rows: list[Tensor] = []
-        while len(windows) > 1 and isinstance(stream, NetworkStream):
+        while len(windows) > 1:
             if stream.can_batch(due.new_hops) and self._is_exact(len(windows), due.new_hops):
                 return rows + stream.advance_batch(windows, due.new_hops, shift)
             rows.append(stream.advance(windows.pop(0), due.new_hops, shift))
@@ -139,7 +139,6 @@ class CpuRunner:
             first, *others = noise.unfold(0, WINDOW, new_hops * HOP)
             single = self._fast.open_stream(_TYPICAL_POSITIONS)
             batched = self._fast.open_stream(_TYPICAL_POSITIONS)
-            assert isinstance(batched, NetworkStream)
             for stream in (single, batched):
                 stream.advance(first, new_hops)
             expected = [single.advance(window, new_hops) for window in others]

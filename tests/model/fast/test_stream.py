@@ -20,7 +20,6 @@ from model.config import (
     ModelConfig,
     RSEConfig,
 )
-from model.fast.network import NetworkStream
 from tests.model.fast.test_network import plain_and_fast_networks
 from tests.networks import assert_same_outputs
 
@@ -54,8 +53,7 @@ def test_a_stream_equals_whole_windows(config: ModelConfig, hops: list[int], shi
     start = 0
     for step in (0, *hops):
         positions = WIDE_POSITIONS if step > 16 else POSITIONS
-        if isinstance(stream, NetworkStream):
-            stream.frames = range(FRAMES)[positions]
+        stream.frames = range(FRAMES)[positions]
         start += step * HOP
         window = audio[start : start + context + WINDOW]
         row = stream.advance(window[context:], step, shift)
@@ -81,7 +79,7 @@ def test_batches_equal_single_windows(config: ModelConfig, sizes: list[int], ste
     rows: list[Tensor] = []
     for size in [*sizes, 1, 1, 1]:
         batch, new_hops = windows[len(rows) :][:size], hops[len(rows)]
-        if size > 1 and isinstance(batched, NetworkStream) and batched.can_batch(new_hops):
+        if size > 1 and batched.can_batch(new_hops):
             rows += batched.advance_batch(batch, new_hops)
         else:
             rows += [batched.advance(window, new_hops) for window in batch]

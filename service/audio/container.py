@@ -77,7 +77,7 @@ class Container:
 
     def __init__(self, file: BinaryIO) -> None:
         """Raises ProtocolError if the file has no sound or is not a readable audio file."""
-        source = _WithoutHeaders(file)
+        source = _WithoutTag(file)
         size = source.seek(0, io.SEEK_END)
         source.seek(0)
         head = source.read(_HEAD_BYTES)
@@ -242,14 +242,13 @@ class Container:
         return header_duration_s if not rate or header_duration_s * rate / 8 > size else 0.0
 
 
-class _WithoutHeaders:
-    """Binary file without the HTTP headers or ID3 tags that some programs put before its data."""
+class _WithoutTag:
+    """Binary file without the ID3 tag that some programs put before its data."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.read = file.read
         self._file, self._start = file, 0
-        while size := self._header_bytes():
-            self._start += size
+        self._start = self._tag_bytes()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence == io.SEEK_SET:
@@ -259,12 +258,10 @@ class _WithoutHeaders:
     def tell(self) -> int:
         return self._file.tell() - self._start
 
-    def _header_bytes(self) -> int:
-        """Return the length of the header at the start, or 0."""
+    def _tag_bytes(self) -> int:
+        """Return the length of the tag at the start, or 0."""
         self.seek(0)
         head = self.read(_HEAD_BYTES)
-        if head.startswith(b"HTTP/"):
-            return head.find(b"\r\n\r\n") + 4 if b"\r\n\r\n" in head else 0
         if not head.startswith(b"ID3") or len(head) < 10:
             return 0
         size = 10 + sum((head[9 - n] & 0x7F) << 7 * n for n in range(4))
@@ -280,7 +277,7 @@ def _limit_allocations() -> None:
             ctypes.CDLL(str(path)).av_max_alloc(ctypes.c_size_t(MAX_ALLOCATION_BYTES))
 
 
-def _open(file: _WithoutHeaders, head: bytes, **options: str) -> Any:
+def _open(file: _WithoutTag, head: bytes, **options: str) -> Any:
     """Open a container with the allowed formats and codecs only. Raises ProtocolError."""
     _limit_allocations()
     options |= {

@@ -44,6 +44,8 @@ STEM_REACH = 2  # number of columns on either side that the first convolution us
 MAX_CACHED_HOPS = 32  # maximum age, in hops, of cached results that a stream reuses
 LOGIT_OFFSET = -4.0  # added to all logits (released code), so that notes are improbable at first
 
+Norm = Literal["feature", "sequence", "none"]
+Activation = Literal["gelu", "sigmoid_gelu", "relu"]
 _Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
 
@@ -53,10 +55,10 @@ class RSEConfig:
 
     maps: Count = 192  # m, number of features per position
     blocks: Count = 2  # number of Beneš blocks; one more switch layer follows the last
-    norm: Literal["feature", "sequence", "none"] = "feature"
+    norm: Norm = "feature"
     """Normalisation in each switch unit and after each strided convolution: over features (paper's
     LayerNorm), over the sequence (released code), or none (an ablation)."""
-    activation: Literal["gelu", "sigmoid_gelu", "relu"] = "gelu"
+    activation: Activation = "gelu"
     """The paper's GELU, the released code's x sigma(1.702 x), or ReLU (an ablation)."""
     hidden_factor: Count = 2
     """Width of the hidden layer divided by the width of the unit's input (2m)."""

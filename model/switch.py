@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.config import RSEConfig
+from model.config import Activation, Norm, RSEConfig
 
 NORM_EPSILON = 1e-10  # released code; small enough for inputs of standard deviation 0.25
 FEATURE_NORM_EPSILON = 1e-6
@@ -55,7 +55,7 @@ class FeatureNorm(nn.Module):
         return F.layer_norm(x, x.shape[-1:], eps=FEATURE_NORM_EPSILON)
 
 
-def make_norm(kind: str, channels: int) -> nn.Module:
+def make_norm(kind: Norm, channels: int) -> nn.Module:
     """Return the normalisation named by ``RSEConfig.norm``."""
     match kind:
         case "sequence":
@@ -64,10 +64,9 @@ def make_norm(kind: str, channels: int) -> nn.Module:
             return FeatureNorm()
         case "none":
             return nn.Identity()
-    raise ValueError(f"unknown norm {kind!r}")
 
 
-def activate(kind: str, x: Tensor) -> Tensor:
+def activate(kind: Activation, x: Tensor) -> Tensor:
     """Apply the activation function named by ``RSEConfig.activation``."""
     match kind:
         case "gelu":
@@ -76,7 +75,6 @@ def activate(kind: str, x: Tensor) -> Tensor:
             return x * torch.sigmoid(1.702 * x)
         case "relu":
             return F.relu(x)
-    raise ValueError(f"unknown activation {kind!r}")
 
 
 def initialise_map(linear: nn.Linear, config: RSEConfig) -> None:
@@ -95,7 +93,7 @@ def initialise(linear: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def keep_amplitude(linear: nn.Linear, activation: str) -> None:
+def keep_amplitude(linear: nn.Linear, activation: Activation) -> None:
     """Initialise a linear map so that its outputs have standard deviation 1 if the features before
     the activation are normally distributed with mean 0 and standard deviation 1.
 

@@ -133,9 +133,8 @@ class FilterbankNetwork(nn.Module):
         routed = self.patches.join(self.unembed(self.rse(sequence)))
         logits = (self.skip(x) + routed + self.pitch_bias + LOGIT_OFFSET).transpose(2, 3)
         logits = pool_pedal(logits[:, :, :FRAMES], self.heads)
-        count = min(logits.shape[-1], PITCHES - self.lowest_pitch)
         out = logits.new_full((*logits.shape[:-1], PITCHES), MASKED_LOGIT, dtype=torch.float32)
-        out[..., self.lowest_pitch : self.lowest_pitch + count] = logits[..., :count]
+        out[..., self.lowest_pitch : self.lowest_pitch + logits.shape[-1]] = logits
         return out
 
     def by_head(self) -> list[Tensor]:

@@ -134,7 +134,6 @@ class Draining(_ServerMessage):
 class Flushed(_ServerMessage):
     type: Literal["flushed"] = "flushed"
     id: str
-    frame: int
 
 
 class InputWarning(_ServerMessage):

@@ -114,9 +114,8 @@ class LiveSession:
         self._skip_events = checkpoint.known_events
         self._seq = 0
         self._fed_bytes = self._reported_bytes = self._flushed = 0
-        # For each unacknowledged `flush`: the number of blocks to process before `flushed`, and
-        # the fields `frame` and `id` of `flushed`.
-        self._flushes: deque[tuple[int, int, str]] = deque()
+        # Unacknowledged `flush` messages: number of blocks to process before `flushed`, and ID.
+        self._flushes: deque[tuple[int, str]] = deque()
         self._end: tuple[DoneReason, ProtocolError | None] | None = None
         self._finished = False
         self._played_s = monotonic()  # time at which real-time playback of all audio would end
@@ -139,7 +138,7 @@ class LiveSession:
 
     def flush(self, flush_id: str) -> None:
         blocks = self.stream.processed_blocks + self.stream.pending_windows
-        self._flushes.append((blocks, self.stream.frames_after_pending, flush_id))
+        self._flushes.append((blocks, flush_id))
         self._acknowledge_flushes()
 
     def end(self, reason: DoneReason, error: ProtocolError | None) -> None:
@@ -283,8 +282,7 @@ class LiveSession:
     def _acknowledge_flushes(self) -> None:
         while self._flushes and self._flushes[0][0] <= self.stream.processed_blocks:
             self._flushed += 1
-            _, frame, flush_id = self._flushes.popleft()
-            self._queue(Flushed(id=flush_id, frame=frame))
+            self._queue(Flushed(id=self._flushes.popleft()[1]))
 
     def _finish_normally(self) -> None:
         assert self._end is not None

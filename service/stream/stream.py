@@ -279,12 +279,6 @@ class Stream:
         return max(self._until_end(self._frames), self._start.frames)
 
     @property
-    def frames_after_pending(self) -> int:
-        """Value of ``frames`` once all pending windows have been processed."""
-        frames = self._schedule.first_frame(self._blocks + self.pending_windows)
-        return max(self._until_end(frames), self._start.frames)
-
-    @property
     def processed_blocks(self) -> int:
         """Number of blocks from the start of the performance to the next block to process."""
         return self._frames // self._schedule.block_frames

@@ -205,7 +205,7 @@ class Session:
         if message["type"] == "flush":
             self.flushes += 1
             self.acknowledged_samples = self.samples
-            await self._send("flushed", id=message["id"], frame=self._position["frame"])
+            await self._send("flushed", id=message["id"])
         elif message["type"] == "keepalive":
             self.keepalives += 1
         elif message["type"] == "stop":

@@ -195,14 +195,3 @@ def test_invalid_audio_ends_a_stream_after_earlier_events(engine: LocalEngine) -
     totals = stream.totals
     assert (totals.received_samples, totals.dropped_samples) == (44_100, 2)
     assert stream.close() == []
-
-
-@pytest.mark.parametrize("samples", [0, 200, 5000])
-def test_frames_after_pending_are_the_final_frames(full_engine: LocalEngine, samples: int) -> None:
-    audio = audio_format(FAKE_RATE_HZ)
-    stream = open_stream(full_engine, audio)
-    stream.feed(to_bytes(np.zeros(samples, np.float32), audio))
-    stream.end()
-    expected = stream.frames_after_pending
-    compute_pending(full_engine, stream, full_engine.open_stream(stream.positions))
-    assert stream.frames == expected

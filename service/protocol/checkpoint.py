@@ -15,15 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from model.config import PITCHES
 from service.protocol.options import Count, Mix
@@ -171,12 +163,6 @@ class Checkpoint(BaseModel):
     def known_state(self) -> Self:
         """Return the checkpoint without ``known_events`` and unknown fields."""
         return self.model_validate(self.model_dump(exclude={"known_events"}), extra="ignore")
-
-    @field_validator("belief", "dynamics", "tuning", mode="before")
-    @classmethod
-    def _replace_null(cls, part: object, info: ValidationInfo) -> object:
-        # Servers may omit these fields, and some clients store an absent field as null.
-        return cls.model_fields[info.field_name or ""].default if part is None else part
 
     @model_validator(mode="after")
     def _check_sounding(self) -> Self:

@@ -7,7 +7,6 @@ from urllib.parse import parse_qsl
 import pytest
 
 from model.config import HOP, SAMPLE_RATE
-from service.protocol.checkpoint import Checkpoint
 from service.protocol.client_messages import RequestOptions, Start, parse_message, parse_query
 from service.protocol.errors import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
@@ -96,13 +95,6 @@ def test_messages_with_many_errors_get_one_short_error(
     assert caught.value.code is code
     assert re.fullmatch(message, caught.value.message)
     assert (code.close_code, code.retryable) == (CloseCode.BAD_REQUEST, False)
-
-
-def test_absent_fields_of_a_checkpoint_may_be_null() -> None:
-    sent = {**Checkpoint.start("ab").model_dump(), "belief": None, "dynamics": None, "tuning": None}
-    start = parse_message(start_with(resume=sent))
-    assert isinstance(start, Start)
-    assert start.resume == Checkpoint.start("ab")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Status endpoints: /healthz, /readyz, /info and /metrics."""
 
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,7 +16,6 @@ HIDDEN_SETTINGS = {"host", "port", "model", "keys", "keys_file", "secret", "trus
 router = APIRouter()
 
 
-@cache
 def installed_version() -> str:
     try:
         return version("rse-transcribe")
@@ -59,7 +57,7 @@ async def info(request: Request) -> dict[str, Any]:
             "sessions_windows_per_s": sessions.used,
         }
     return {
-        "version": installed_version(),
+        "version": request.app.version,
         "ready": state.running and not state.draining.is_set(),
         "draining": state.draining.is_set(),
         "model": pool.config.name if loaded else None,

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-_CLIENT_VARIABLES = {"RSE_KEY"}
+from service.protocol.command_line import KEY_VARIABLE
+
 _HOST = re.compile(r"(\*\.)?[a-z0-9_-][a-z0-9_.-]*")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:[0-9]{1,5})?")
 
@@ -106,6 +107,6 @@ class Settings(BaseSettings):
 def unknown_variables(environment: Iterable[str]) -> list[str]:
     """Return the variables `RSE_...` that neither the service nor its clients read. They are not
     errors, because Kubernetes sets variables that are named after its Services."""
-    expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | _CLIENT_VARIABLES
+    expected = {f"RSE_{name.upper()}" for name in Settings.model_fields} | {KEY_VARIABLE}
     names = (name for name in environment if name.upper().startswith("RSE_"))
     return sorted(name for name in names if name.upper() not in expected)

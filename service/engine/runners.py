@@ -82,10 +82,10 @@ class PlainRunner:
         return self._transcriber.open_stream()
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
-        windows = [
-            (torch.from_numpy(view).to(self._device), shift) for view, shift in due.iter_windows()
+        return [
+            stream.advance(torch.from_numpy(view).to(self._device), due.new_hops, shift)
+            for view, shift in due.iter_windows()
         ]
-        return [stream.advance(window, due.new_hops, shift) for window, shift in windows]
 
     def predict(self, rows: Sequence[Tensor], positions: slice) -> Probabilities:
         separate = [self._transcriber.predict_features(row[None]) for row in rows]

@@ -131,19 +131,17 @@ class Connection:
         try:
             start = await self._receive_start()
             close_code, reason = await self._run_session(start)
-        except ProtocolError as error:
+        except ClientDisconnectedError:
+            self._log.closed("vanished")
+            return
+        except Exception as error:
+            if not isinstance(error, ProtocolError):
+                logger.exception("the session failed")
+                error = internal_error()
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
             if error.code is not ErrorCode.SLOW_READER:  # a slow reader would not read the error
                 await self._send_error(error)
-        except ClientDisconnectedError:
-            self._log.closed("vanished")
-            return
-        except Exception:
-            logger.exception("the session failed")
-            internal = internal_error()
-            close_code, reason = internal.code.close_code, internal.code
-            await self._send_error(internal)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):

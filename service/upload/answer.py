@@ -40,7 +40,7 @@ class UploadMidi:
 
     data: bytes
     beats: Sequence[dict[str, float]]
-    chords: Sequence[dict[str, Any]] = ()
+    chords: Sequence[dict[str, Any]]
 
 
 UploadItem = RecordingItem | UploadMidi

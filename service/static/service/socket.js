@@ -16,9 +16,8 @@
 import { askForKey, authorization, subprotocols } from "./access.js";
 import { Backlog } from "./backlog.js";
 import { BUSY, problemText } from "./problem.js";
-import { pauseUntilFree } from "./ready.js";
 
-const BACKOFF_S = [0.5, 1, 2, 4, 8, 15]; // pauses between attempts; the last pause is repeated
+const BACKOFF_S = [0.5, 1, 2, 4]; // pauses between attempts; the last pause is repeated
 const GIVE_UP_S = 600; // time after which retrying stops
 const STOPPED_ATTEMPTS = 3; // maximum number of attempts to receive the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
@@ -278,7 +277,7 @@ export class TranscriptionSocket extends EventTarget {
     this.#attempt += 1;
     this.#emit("retry", { attempt: this.#attempt, seconds, message });
     const connection = this.#connection;
-    pauseUntilFree(seconds).then(() => connection === this.#connection && this.open());
+    setTimeout(() => connection === this.#connection && this.open(), 1000 * seconds);
   }
 
   #end(message) {

@@ -10,11 +10,18 @@
 import { FileRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
 import { Take } from "../notes/take.js";
-import { pauseUntilFree } from "./ready.js";
 import { BusyError, transcribe } from "./upload.js";
 
 const MAX_ATTEMPTS = 20; // maximum number of requests for a recording while the server is busy
 const SINGLE_CHANNELS = ["left", "right"];
+
+/** Wait for `seconds`. Rejects if `signal` aborts. */
+const pause = (seconds, signal) =>
+  new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    signal.addEventListener("abort", () => reject(signal.reason));
+    setTimeout(resolve, 1000 * seconds);
+  });
 
 export class Uploads extends EventTarget {
   #waiting = [];
@@ -102,7 +109,7 @@ export class Uploads extends EventTarget {
         if (!(error instanceof BusyError) || tries === MAX_ATTEMPTS) throw error;
         job.message = `${error.message}; trying again in ${error.seconds} s`;
         this.#emit(job);
-        await pauseUntilFree(error.seconds, this.#abort.signal);
+        await pause(error.seconds, this.#abort.signal);
       }
     }
   }

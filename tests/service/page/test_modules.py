@@ -165,33 +165,6 @@ def test_names_of_files_and_tracks_are_understood(bench: Tab) -> None:
     assert instruments == ["plucked", "piano", "Violin I"]
 
 
-def test_pause_ends_once_the_server_is_free(bench: Tab) -> None:
-    """Another page responds. Then the server is starting, full and free, long before the pause
-    would end by itself."""
-    requested = bench.run(
-        """async () => {
-          const { pauseUntilFree } = await import('./service/ready.js');
-          const fetched = window.fetch;
-          const responses = [[200, '<p>Accept the terms of this network.</p>'], [503, '{}'],
-            [200, '{ "sessions": 1, "max_sessions": 1 }'],
-            [200, '{ "sessions": 0, "max_sessions": 1 }']];
-          const requested = [];
-          window.fetch = async (url) => {
-            requested.push(new URL(url).pathname);
-            const [status, body] = responses[requested.length - 1];
-            return new Response(body, { status });
-          };
-          try {
-            await pauseUntilFree(600);
-          } finally {
-            window.fetch = fetched;
-          }
-          return requested;
-        }"""
-    )
-    assert requested == ["/readyz"] * 4
-
-
 def test_unexpected_responses_to_a_recording_are_explained(bench: Tab) -> None:
     """A proxy answers with its own page. Another one cuts the response in the middle of a line."""
     messages = bench.run(

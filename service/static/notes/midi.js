@@ -16,10 +16,10 @@ export const CONTROL = 0xb0;
 export const PROGRAM = 0xc0;
 export const SUSTAIN = 64;
 
-/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]; `beats`, `key`: see `tempoOf`. */
-export function midiFile(notes, { programs = {}, pedal = [], beats = [], key = null } = {}) {
+/** `programs`: instrument -> its program; `pedal`: [{onset, offset}]; `beats`: see `tempoOf`. */
+export function midiFile(notes, { programs = {}, pedal = [], beats = [] } = {}) {
   const names = [...countInstruments(notes, programs).keys()];
-  const { tickOf, events: tempo } = tempoOf(beats, key);
+  const { tickOf, events: tempo } = tempoOf(beats);
   const parts = ["", ...names].map((name) => ({
     notes: notes.filter(({ instrument }) => (instrument || "") === name),
     pedal: (name ? hasPedal(name) : !names.length) ? pedal : [],

@@ -23,7 +23,6 @@ export class Take extends EventTarget {
     this.pedal = []; // presses of the sustain pedal: {onset, offset}, offset null while it is down
     this.programs = {}; // instrument -> General MIDI program, if the server distinguishes instruments
     this.beats = []; // {time_s, place, beats_per_bar, subdivision}: detected beats, or those of the score
-    this.key = null; // key in the notation of MIDI, such as "F#m", once there is a score
     this.chords = null; // {revision, names: [{time_s, name}]} of the score
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
     this.saved = false; // true if it was saved as a file

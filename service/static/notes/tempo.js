@@ -1,5 +1,5 @@
 /**
- * Writes the beats of a take as the tempo, bars and key of a MIDI file. The times of notes do not change.
+ * Writes the beats of a take as the tempo and bars of a MIDI file. The times of notes do not change.
  *
  * `beats`: [{time_s, place, beats_per_bar, subdivision}] of the service, in order. Missing beats are
  * inserted. If there are none, the tempo is 120 beats per minute, without bars.
@@ -10,11 +10,9 @@ const USUAL_S = 0.5;
 // Earlier beats are dropped, because the beat from 0 s to them would be too short.
 const MIN_FIRST_BEAT_S = 0.15;
 const MAX_PERIOD_S = 10; // longer beats are divided, because a tempo event has at most 16.8 s per quarter
-const FIFTHS = ["Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#"];
-const MINOR = ["Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#", "G#", "D#"];
 
 /** Return {tickOf: function from seconds to ticks, events: [{tick, order, bytes}]}. */
-export function tempoOf(beats, key) {
+export function tempoOf(beats) {
   const rows = filled(beats.filter(({ time_s }) => time_s >= MIN_FIRST_BEAT_S));
   const compound = rows[0]?.subdivision === 3;
   const perBeat = TICKS_PER_BEAT * (compound ? 1.5 : 1);
@@ -32,9 +30,6 @@ export function tempoOf(beats, key) {
     size = count;
     add(first * perBeat, 0x58, 4, compound ? 3 * size : size, compound ? 3 : 2, 24, 8);
   }
-  const minor = key?.endsWith("m");
-  const fifths = (minor ? MINOR.indexOf(key.slice(0, -1)) : FIFTHS.indexOf(key)) - 6;
-  if (key && fifths >= -6) add(0, 0x59, 2, fifths & 0xff, minor ? 1 : 0);
   const tickOf = (seconds) => {
     let low = 0;
     let high = times.length - 2;

@@ -153,7 +153,6 @@ export class ScoreView {
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#page.replaceChildren(documentElement);
     if (!this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
-    this.#take.key = score.key;
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
     this.#showText(score.steady ? aboutText(score) : "No steady beat: the notes are spaced by time.");

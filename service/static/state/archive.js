@@ -15,7 +15,7 @@ const SETTLED_MS = 700; // delay from an edit to its write
 export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 // Properties of a take that its record has too.
 const COPIED = [
-  "name", "title", "created", "pedal", "programs", "beats", "key", "midi", "transcribed", "notes", "saved",
+  "name", "title", "created", "pedal", "programs", "beats", "midi", "transcribed", "notes", "saved",
 ];
 const NOT_KEPT =
   "This browser does not store takes, perhaps because the window is private. Download your takes.";

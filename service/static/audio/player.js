@@ -193,13 +193,8 @@ export class Player extends EventTarget {
       this.dispatchEvent(new CustomEvent("note", { detail: { note: played, inSeconds: when - now } }));
     }
     if (this.position < end) return;
-    if (this.#passage) {
-      this.seek(this.#passage.start);
-    } else {
-      this.pause();
-      this.#position = duration;
-      this.dispatchEvent(new Event("pause"));
-    }
+    if (this.#passage) this.seek(this.#passage.start);
+    else this.pause();
   }
 
   /** The part of the recording at `from` seconds; null if there is none. */

@@ -8,7 +8,7 @@
  * @typedef {{label: string, pairs: Array<[Note | null, Note | null]>, beats?: [object[], object[]]}} Command
  */
 
-export const MIN_LENGTH_S = 0.03;
+const MIN_LENGTH_S = 0.03;
 const MAX_PITCH = 127;
 
 const inOrder = (notes) => notes.sort((a, b) => a.onset - b.onset || a.pitch - b.pitch);

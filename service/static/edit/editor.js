@@ -24,7 +24,7 @@ export class Editor {
     this.#filter = filter;
     this.#showStatus = showStatus;
     const press = (id, act) => $(id).addEventListener("click", act);
-    press("edit", () => this.#setEditing());
+    press("edit", () => store.set({ editing: !store.get("editing"), selection: new Set() }));
     press("undo", () => this.undo());
     press("redo", () => this.redo());
     press("edit-delete", () => this.#on(commands.remove));
@@ -158,10 +158,6 @@ export class Editor {
   #deleteHidden() {
     const shown = new Set(this.notes);
     this.run(commands.remove(this.#take.notes.filter((note) => !shown.has(note))));
-  }
-
-  #setEditing(editing = !store.get("editing")) {
-    store.set({ editing, selection: new Set() });
   }
 
   /** Return the seconds by which an arrow key moves notes: a step of the grid, or FREE_STEP_S. */

@@ -60,7 +60,7 @@ export class NoteFilter extends EventTarget {
     this.#changed();
   }
 
-  set({ confidence = this.confidence, seconds = this.seconds }) {
+  set({ confidence, seconds }) {
     this.confidence = confidence;
     this.seconds = seconds;
     this.#changed();

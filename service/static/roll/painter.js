@@ -179,7 +179,7 @@ export class Painter {
     this.#context.clip();
   }
 
-  #notes(layout, take, head, filter, selection = new Set()) {
+  #notes(layout, take, head, filter, selection) {
     const { start, end, x, rows } = layout;
     const { palette } = this;
     const context = this.#context;

@@ -6,7 +6,8 @@
  *   ready      the session is open
  *   sound      a chunk of the source
  *   progress   more audio has been transcribed
- *   note_on, note_off   {key, note}; a note_on that is too late to be played is omitted
+ *   note_on    {key, note}; omitted if it is too late to be played
+ *   note_off   {key}
  *   pedal      true if it is down; omitted if it is too late
  *   silence    end all notes of MIDI out
  *   notice     a message for the user, "" to remove it
@@ -175,7 +176,7 @@ export class LiveTake extends EventTarget {
       if (this.#captured - note.time_s < TOO_LATE_S) this.#emit("note_on", { key: note.key, note });
     });
     on("pedal", ({ down }) => this.#tooLate || this.#emit("pedal", down));
-    on("note_off", (note) => this.#emit("note_off", { key: note.key, note }));
+    on("note_off", ({ key }) => this.#emit("note_off", { key }));
     on("progress", (progress) => {
       take.advance(progress.time_s);
       this.#transcribed = Math.max(this.#transcribed, progress.time_s);

@@ -10,14 +10,17 @@ const DEFAULT_US = 500_000; // default duration of a quarter note in microsecond
 const MAX_CENTS = 4800; // range of bends in MIDI files
 const UNREADABLE = "is not a take: open JSON that was saved here, or a MIDI file.";
 
+/** The name of a file without its ending. */
+export const stem = (name) => name.replace(/\.\w+$/, "");
+
 export const isTakeFile = ({ name }) => ENDINGS.test(name);
 
 /** Open a file. Throws an Error whose message the page can show. */
 export async function openTake(file) {
-  const stem = file.name.replace(ENDINGS, "");
+  const name = stem(file.name);
   try {
     const json = /json$/i.test(file.name);
-    return json ? takeOfJson(JSON.parse(await file.text()), stem) : takeOfMidi(await file.arrayBuffer(), stem);
+    return json ? takeOfJson(JSON.parse(await file.text()), name) : takeOfMidi(await file.arrayBuffer(), name);
   } catch (cause) {
     throw new Error(`${file.name} ${UNREADABLE}`, { cause });
   }
@@ -40,7 +43,7 @@ const noteOf = ({ pitch, velocity = 64, confidence = 1, instrument = null, onset
   }),
 });
 
-export function takeOfJson(data, name) {
+function takeOfJson(data, name) {
   const notes = data.notes.map(noteOf);
   const take = finish(new Take(data.name ?? name), notes, data.duration_s);
   take.pedal = (data.pedal ?? []).map(({ onset_s, offset_s }) => ({ onset: onset_s, offset: offset_s }));
@@ -48,7 +51,7 @@ export function takeOfJson(data, name) {
   take.beats = data.beats ?? [];
   take.programs = data.programs ?? take.programs;
   if (data.transcribed) {
-    take.notes = take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats ?? take.beats);
+    take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats ?? take.beats);
   }
   return take;
 }

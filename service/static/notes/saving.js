@@ -3,8 +3,6 @@
 import { midiFile, toBase64 } from "./midi.js";
 import { FRAME_S } from "./take.js";
 
-const MEDIA_ENDING =
-  /\.(wav|wave|bwf|mp[234]|m4[abv]|mpe?g|mk[av]|mov|avi|webm|flac|og[agv]|opus|aac|aiff?|aifc|ape|au|snd|caf|d[fs]f|tta|w64|wma|wv|3gp|json|midi?)$/i;
 const KEEP_URL_MS = 60_000; // time for which a URL is valid, because writing a large file takes time
 
 export const midiOf = (take, filter) => new Blob([bytesOf(take, filter)], { type: "audio/midi" });
@@ -63,8 +61,8 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
 }
 
-/** The name of a take without the suffix of its recording and without characters that file systems reject. */
-export const stemOf = (take) => take.name.replace(MEDIA_ENDING, "").replace(/[/\\:*?"<>|]+/g, ".") || "take";
+/** The name of a take without characters that file systems reject. */
+export const stemOf = (take) => take.name.replace(/[/\\:*?"<>|]+/g, ".") || "take";
 
 /** The title of a take's score. */
-export const titleOf = (take) => take.title || take.name.replace(MEDIA_ENDING, "");
+export const titleOf = (take) => take.title || take.name;

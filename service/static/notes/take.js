@@ -71,13 +71,10 @@ export class Take extends EventTarget {
     return this.#step(this.history.redo());
   }
 
-  /** Set the transcribed notes and beats of an edited take. Return the notes. */
+  /** Set the transcribed notes and beats of an edited take. */
   restoreEdits(notes, beats) {
-    const present = this.notes;
     this.transcribed = { notes, beats };
-    this.history.push(restore(notes, present, [beats, this.beats]));
-    this.revision += 1;
-    return present;
+    this.history.push(restore(notes, this.notes, [beats, this.beats]));
   }
 
   /** Record that the browser stores this revision of the take. */

@@ -1,9 +1,8 @@
 /** Recordings that were dropped on the page or chosen, each with a progress bar. */
 
 import { FileRecording } from "../audio/recording.js";
-import { isTakeFile, openTake } from "../notes/opening.js";
+import { isTakeFile, openTake, stem } from "../notes/opening.js";
 import { clockText } from "../notes/pitch.js";
-import { stemOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { Uploads } from "../service/uploads.js";
 
@@ -41,7 +40,7 @@ export class UploadsPanel extends EventTarget {
     const opened = all.filter(isTakeFile);
     for (const file of opened) {
       // A recording with the same name becomes the audio of an opened file.
-      const sound = all.find((other) => other !== file && stemOf(other) === stemOf(file) && !isTakeFile(other));
+      const sound = all.find((other) => stem(other.name) === stem(file.name) && !isTakeFile(other));
       if (sound) all.splice(all.indexOf(sound), 1);
       this.#openTake(file, sound);
     }

@@ -9,6 +9,7 @@
 
 import { FileRecording } from "../audio/recording.js";
 import { fromBase64, midiFile } from "../notes/midi.js";
+import { stem } from "../notes/opening.js";
 import { Take } from "../notes/take.js";
 import { BusyError, transcribe } from "./upload.js";
 
@@ -35,7 +36,7 @@ export class Uploads extends EventTarget {
   /** `options`: see `transcribe`. */
   add(files, options = {}) {
     for (const file of files) {
-      const take = new Take(file.name);
+      const take = new Take(stem(file.name));
       take.recording = new FileRecording(file);
       const job = { file, options, take, fraction: 0, state: "waiting", message: "" };
       this.#waiting.push(job);

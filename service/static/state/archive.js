@@ -6,13 +6,12 @@
  */
 
 import { FileRecording, LiveRecording } from "../audio/recording.js";
-import { stemOf } from "../notes/saving.js";
 import { Take } from "../notes/take.js";
 
 const NAME = "takes";
 const GROWING_MS = 5_000; // interval between two writes of a growing take
 const SETTLED_MS = 700; // delay from an edit to its write
-export const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
+const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 // Properties of a take that its record has too.
 const COPIED = [
   "name", "title", "created", "pedal", "programs", "beats", "midi", "transcribed", "notes", "saved",
@@ -160,7 +159,7 @@ export class Archive extends EventTarget {
     if (!stored || stored.stamp === this.#stamps.get(take)) return id;
     this.#ids.set(take, unique());
     this.#trouble(`Another tab has changed “${take.name}”. Both versions are kept.`);
-    take.rename(`${stemOf(take)} (2)`);
+    take.rename(`${take.name} (2)`);
     return this.#ids.get(take);
   }
 

@@ -72,7 +72,7 @@ def test_chosen_instruments_apply_to_recordings_and_sessions(ensemble_tab: Tab, 
     for name in ("viola", "flute"):
         instruments.get_by_role("button", name=name, exact=True).click()
     expect(page.locator("#players-chosen")).to_have_text("viola, flute")
-    page.get_by_role("button", name="Again: trio.wav").click()
+    page.get_by_role("button", name="Again: trio").click()
     expect(page.locator("#takes li")).to_have_count(2)
     page.wait_for_selector(IDLE)
     assert legend(tab).keys() <= {"viola", "flute"}

@@ -154,11 +154,12 @@ def test_names_of_files_and_tracks_are_understood(bench: Tab) -> None:
     stems, instruments = bench.run(
         """async (names) => {
           const { stemOf } = await import('./notes/saving.js');
+          const { stem } = await import('./notes/opening.js');
           const { instrumentOf } = await import('./notes/instruments.js');
           const labels = ['Guitar', 'Piano', 'Violin I'];
-          return [names.map((name) => stemOf({ name })), labels.map(instrumentOf)];
+          return [names.map((name) => stemOf({ name: stem(name) })), labels.map(instrumentOf)];
         }""",
-        ["Mr. Brightside", "take 2.flac", "a/b.c"],
+        ["Mr. Brightside", "take 2.flac", "a/b.c.mp3"],
     )
     assert stems == ["Mr. Brightside", "take 2", "a.b.c"]
     assert instruments == ["plucked", "piano", "Violin I"]

@@ -41,7 +41,7 @@ def test_controls_have_names_and_the_page_fits_the_screen(tab: Tab, recording: P
           .map((e) => e.outerHTML)"""
     )
     assert nameless == []
-    tab.press(f"Rename: {recording.name}")
+    tab.press(f"Rename: {recording.stem}")
     page.keyboard.type("Prelude in E flat major, op. 28 no. 19, in the hall, second try")
     page.keyboard.press("Enter")
     for width, height in ((360, 640), (390, 844), (844, 390), (1280, 800)):

@@ -16,7 +16,7 @@ pytest.importorskip("verovio", reason="the extra score")
 def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
     tab.upload(tune)
     page = tab.page
-    tab.press("Rename: tune.wav")
+    tab.press("Rename: tune")
     page.keyboard.press("Escape")
     beats = "async () => (await import('./app.js')).stage.take.beats.length"
     assert page.evaluate(beats) > 10

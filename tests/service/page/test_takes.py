@@ -43,7 +43,7 @@ def test_unsaved_take_is_deleted_only_after_confirmation(
     page.on("dialog", dismiss_first)
     tab.upload(recording)
     take = page.locator("#takes li")
-    tab.press(f"Rename: {recording.name}")
+    tab.press(f"Rename: {recording.stem}")
     page.keyboard.type("Scale in A: slow")
     page.keyboard.press("Enter")
     expect(page.locator("#take-name")).to_have_text("Scale in A: slow")
@@ -102,7 +102,7 @@ def test_takes_survive_a_reload(tab: Tab, recording: Path) -> None:
     page = tab.page
     tab.upload(recording)
     raise_all_notes(tab)
-    tab.press(f"Rename: {recording.name}")
+    tab.press(f"Rename: {recording.stem}")
     page.keyboard.type("Mended")
     page.keyboard.press("Enter")
     tab.until(KEPT)
@@ -170,14 +170,14 @@ def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None
     page = tab.page
     take = tmp_path / "scale.json"
     notes = [{"pitch": 60 + n % 4, "onset_s": n, "offset_s": n + 1} for n in range(400)]
-    take.write_text(json.dumps({"notes": notes, "name": "Scale.wav"}))
+    take.write_text(json.dumps({"notes": notes, "name": "Scale"}))
     # Without free space the page lists the takes that are not stored.
     full = {"origin": tab.server.url, "quotaSize": 100}
     devtools = page.context.new_cdp_session(page)
     devtools.send("Storage.overrideQuotaForOrigin", full)
     page.set_input_files("#file", take)
     expect(page.locator("#takes-kept")).to_have_text(
-        "No space is left: “Scale.wav” is not kept. Delete takes."
+        "No space is left: “Scale” is not kept. Delete takes."
     )
     assert tab.run(KEPT) is False
     devtools.send("Storage.overrideQuotaForOrigin", {"origin": tab.server.url})
@@ -196,6 +196,6 @@ def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None
     other.page.reload()
     names = other.page.locator("#takes .take-name")
     expect(names).to_have_count(2)
-    assert sorted(names.all_inner_texts()) == ["Scale (2)", "Scale.wav"]
+    assert sorted(names.all_inner_texts()) == ["Scale", "Scale (2)"]
     assert other.console_errors == []
     other.page.close()

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from service.score.beats import F64, I64, Beats, smoothest
-from service.score.spelling import name_of
+from service.score.spelling import Name, mean_name, name_of
 
-ALTERATIONS = ("", "#", "b")  # suffix of a name, indexed by the number of sharps; -1 is a flat
+_ALTERATIONS = ("", "#", "b")  # suffix of a name, indexed by the number of sharps; -1 is a flat
 QUALITIES = {  # suffix of the name: semitones above the root, and the cost of this quality
     "": ((0, 4, 7), 0.0),
     "m": ((0, 3, 7), 0.0),
@@ -50,17 +50,22 @@ _STATES = list(product(range(12), QUALITIES))
 
 
 class ChordSymbol(NamedTuple):
-    """A chord that starts at ``beat``. ``root`` and ``bass`` are names such as "Bb"."""
+    """A chord that starts at ``beat``. ``bass``: the bass of an inverted chord. The octaves of the
+    names have no meaning."""
 
     beat: int
-    root: str
+    root: Name
     quality: str = ""
-    bass: str = ""
+    bass: Name | None = None
 
     @property
     def name(self) -> str:
         """Symbol as text, such as "Am7/G"."""
-        return f"{self.root}{self.quality}{self.bass and '/'}{self.bass}"
+        return _text(self.root) + self.quality + (f"/{_text(self.bass)}" if self.bass else "")
+
+
+def _text(name: Name) -> str:
+    return f"{name.step}{_ALTERATIONS[name.alter]}"
 
 
 def find_chords(
@@ -108,9 +113,10 @@ def find_chords(
         is_inner = (first_bass - root) % 12 in QUALITIES[quality][0][1:]
         is_inverted = basses.any() and is_inner and basses[:, root].mean() < _MAX_ROOTS
         around = weight[max(0, start - _AROUND) : stop + _AROUND].sum(0)
-        mean = _mean_name(around, fifths) + minor
-        slash = _name(first_bass, fifths, mean) if is_inverted else ""
-        symbols.append(ChordSymbol(int(beat[start]), _name(root, fifths, mean), quality, slash))
+        mean = mean_name(around, fifths) + minor
+        slash = name_of(first_bass, fifths, mean=mean) if is_inverted else None
+        name = name_of(root, fifths, mean=mean)
+        symbols.append(ChordSymbol(int(beat[start]), name, quality, slash))
     return symbols
 
 
@@ -173,16 +179,3 @@ def _costs(weight: F64, bass: F64, fifths: int, minor: bool) -> F64:
         price[state] = rare + _CHROMATIC * sum(pc not in scale for pc in pitch_classes)
     log_share = np.log(share / share.sum(1, keepdims=True))
     return price - weight @ log_share.T + bass @ low.T
-
-
-def _mean_name(weight: F64, fifths: int) -> float:
-    """Return the weighted mean of the names of the pitch classes, as numbers on the line of fifths
-    relative to the signature (``service.score.spelling``). weight: [12]."""
-    names = (7 * np.arange(12) - fifths + 2) % 12 - 2
-    weight = weight * (names <= 6)  # the names of the others are ambiguous
-    return float(weight @ names / weight.sum()) if weight.any() else 2.0
-
-
-def _name(pitch_class: int, fifths: int, mean: float) -> str:
-    name = name_of(pitch_class, fifths, 0, mean)
-    return f"{name.step}{ALTERATIONS[name.alter]}"

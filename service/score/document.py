@@ -132,16 +132,6 @@ class ScoreDocument:
         starts = [float(start) for start in self._sheet.drawn_bars]
         return [float(time_s) for time_s in beats.time(np.array(starts))]
 
-    def svg(self, width: int | None = None) -> list[str]:
-        """Return the SVG of each A4 page, or of one page of ``width`` tenths of a mm.
-
-        Raises:
-            ValueError: verovio rejects the score.
-        """
-        toolkit = self._engraved(width)
-        pages = [toolkit.renderToSVG(page + 1) for page in range(toolkit.getPageCount())]
-        return [_finished(page) for page in pages]
-
     def timed_svg(self, width: int) -> tuple[str, dict[str, list[float]]]:
         """Return the SVG of one page, and the onset and offset in seconds of each note by the ID of
         its element. width: in tenths of a mm.
@@ -181,8 +171,14 @@ class ScoreDocument:
         return toolkit
 
     def pdf(self) -> bytes:
-        """Return a PDF file of A4 pages."""
-        pages = {f"{number}.svg": page.encode() for number, page in enumerate(self.svg())}
+        """Return a PDF file of A4 pages.
+
+        Raises:
+            ValueError: verovio rejects the score.
+        """
+        toolkit = self._engraved(None)
+        numbers = range(1, toolkit.getPageCount() + 1)
+        pages = {f"{n}.svg": _finished(toolkit.renderToSVG(n)).encode() for n in numbers}
         images = "".join(f'#image("{name}", width: 100%)\n' for name in pages)
         width, height = _A4_MM
         head = "#set document(date: none)\n"  # so that the same notes give the same file
@@ -192,7 +188,7 @@ class ScoreDocument:
 
     def save(self, path: Path) -> None:
         """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError,
-        and for a PDF also ValueError (see ``svg``) or ScoreExtraMissingError."""
+        and for a PDF also ValueError (see ``pdf``) or ScoreExtraMissingError."""
         match path.suffix.lower():
             case ".pdf":
                 file = self.pdf()

@@ -197,15 +197,10 @@ class Units:
 
     def weighted(self, metre: Metre, window: slice) -> F64:
         """Return the log likelihood that bars start at unit 0, 1, ..., [units of a bar]."""
-        return np.asarray(self.phases(metre, window) @ WEIGHTS)
-
-    def phases(self, metre: Metre, window: slice) -> F64:
-        """Return the evidence for all levels if bars start at unit 0, 1, ...: [units of a bar,
-        WEIGHTS]."""
         unit = np.arange(self.count)[window] % metre.bar
         size = np.bincount(unit, minlength=metre.bar)
         place = np.arange(metre.bar)
-        total = np.zeros((metre.bar, len(WEIGHTS)))
+        total = np.zeros((metre.bar, len(WEIGHTS)))  # evidence for all levels
         for below, length in metre.levels:
             total[:, :2] += self._alike(window, below, length)
             marks = self._marks(below, length)[window]
@@ -218,7 +213,7 @@ class Units:
             on_mean = sums[on].sum(1) / np.maximum(on_count, 1)
             off_mean = sums[off].sum(1) / np.maximum(off_count, 1)
             total[:, 2:] += np.sqrt(np.minimum(on_count, _AS_MANY)) * (on_mean - off_mean)
-        return total
+        return np.asarray(total @ WEIGHTS)
 
     def _marks(self, below: int, length: int) -> F64:
         """Return [units, 3]: length of notes; change of harmony over ``below`` and ``length``."""

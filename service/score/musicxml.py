@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from service.score.chord_symbols import ALTERATIONS, ChordSymbol
+from service.score.chord_symbols import ChordSymbol
 from service.score.rhythm import Tuplet, Value
 from service.score.spelling import Name, Names
 
@@ -71,35 +71,33 @@ def compressed(musicxml: bytes) -> bytes:
     return archive.getvalue()
 
 
-def direction(content: Element, placement: str, staff: int | None = None) -> Element:
+def direction(content: Element, placement: str, staff: int) -> Element:
     """Return a direction above or below a staff."""
-    number = None if staff is None else element("staff", staff)
-    return element("direction", element("direction-type", content), number, placement=placement)
+    kind, number = element("direction-type", content), element("staff", staff)
+    return element("direction", kind, number, placement=placement)
 
 
-def harmony(chord: ChordSymbol, staff: int | None) -> Element:
+def harmony(chord: ChordSymbol, staff: int) -> Element:
     """Return a chord symbol above a staff."""
     return element(
         "harmony",
         _tone("root", chord.root),
         element("kind", _KINDS[chord.quality], text=chord.quality),
         _tone("bass", chord.bass) if chord.bass else None,
-        None if staff is None else element("staff", staff),
+        element("staff", staff),
         placement="above",
     )
 
 
-def _tone(tag: str, name: str) -> Element:
-    alter = (0, 1, -1)[ALTERATIONS.index(name[1:])]
-    shift = element(f"{tag}-alter", alter) if alter else None
-    return element(tag, element(f"{tag}-step", name[0]), shift)
+def _tone(tag: str, name: Name) -> Element:
+    alter = element(f"{tag}-alter", name.alter) if name.alter else None
+    return element(tag, element(f"{tag}-step", name.step), alter)
 
 
 def set_offset(mark: Element, divisions: Fraction) -> None:
     """Move a direction or chord symbol later by ``divisions``."""
     if divisions:
-        has_staff = mark[-1].tag == "staff"  # it follows the offset
-        mark.insert(len(mark) - has_staff, element("offset", divisions))
+        mark.insert(len(mark) - 1, element("offset", divisions))  # before the staff
 
 
 def value_type(quarters: Fraction) -> tuple[int, int]:
@@ -194,7 +192,7 @@ class NoteWriter:
     Attributes:
         quarters: length of a beat in quarters.
         divisions: number of units of duration per quarter.
-        staff: number of the staff in its part; None if the part has one staff.
+        staff: number of the staff in its part, from 1.
         tablature: True to write frets, without accidentals.
         stems: True to draw stems, beams, ties and rests: not in tablature or free rhythm.
     """
@@ -202,7 +200,7 @@ class NoteWriter:
     names: Names
     quarters: Fraction
     divisions: int
-    staff: int | None
+    staff: int
     tablature: bool
     stems: bool
 
@@ -246,7 +244,7 @@ class NoteWriter:
                 element("accidental", accidental) if accidental else None,
                 _time_modification(value.tuplet) if value.tuplet else None,
                 None if self.stems or chord is None else element("stem", "none"),
-                element("staff", self.staff) if self.staff else None,
+                element("staff", self.staff),
             )
             if hidden:
                 note.set("print-object", "no")

@@ -105,17 +105,16 @@ class PartWriter:
         keys = [(at, fifths + self._transposition.fifths) for at, fifths in grid.keys]
         keys = [(at, fifths - 12 if fifths > 6 else fifths) for at, fifths in keys]
         self._keys, self._fifths = dict(keys), keys[0][1]
-        staves = staves_of(instrument, part.notes)
-        self.clefs = [clef for _, clef in staves]
-        self._chords: list[list[list[Chord]]] = []  # by staff and voice
         semitones = self._transposition.semitones
-        every = [note._replace(pitch=note.pitch + semitones) for note in part.notes]
-        names = spelled(every, keys, grid.minor)  # both hands of a keyboard at once
-        for own, clef in staves:
-            transposed = [note._replace(pitch=note.pitch + semitones) for note in own]
-            one_line = instrument not in KEYBOARDS or not grid.steady
-            lines = [tab_line(own)] if clef == "Tab" else voices(transposed, grid.bars, one_line)
-            self._chords.append(lines)
+        notes = [note._replace(pitch=note.pitch + semitones) for note in part.notes]
+        names = spelled(notes, keys, grid.minor)  # both hands of a keyboard at once
+        staves = staves_of(instrument, notes)
+        self.clefs = [clef for _, clef in staves]
+        one_line = instrument not in KEYBOARDS or not grid.steady
+        self._chords: list[list[list[Chord]]] = [  # by staff and voice
+            [tab_line(own)] if clef == "Tab" else voices(own, grid.bars, one_line)
+            for own, clef in staves
+        ]
         self._values = [  # by staff, voice and bar
             [
                 Rhythm(line, grid.bars, grid.beats).bars()
@@ -137,7 +136,7 @@ class PartWriter:
                 names=names,
                 quarters=q,
                 divisions=self._divisions,
-                staff=n if len(staves) > 1 else None,
+                staff=n,
                 tablature=clef == "Tab",
                 stems=clef != "Tab" and grid.steady,
             )
@@ -169,14 +168,14 @@ class PartWriter:
         for chord in chords:
             at = max(Fraction(chord.beat), begin)
             if at < last + count:
-                self.add_mark(0, at, harmony(chord, self._writers[0].staff))
+                self.add_mark(0, at, harmony(chord, 1))
 
     def _add_dynamics(self) -> None:
         onsets = [note.onset for note in self._part.notes]
         levels = dynamics(onsets, self._part.velocities, self._grid.bars)
         for at, level in levels.items():
             content = element("dynamics", element(level))
-            self.add_mark(0, at, direction(content, "below", self._writers[0].staff))
+            self.add_mark(0, at, direction(content, "below", 1))
 
     def _add_pedal(self) -> None:
         (begin, _), (last, count) = self._grid.bars[0], self._grid.bars[-1]
@@ -185,7 +184,7 @@ class PartWriter:
             down, up = max(press.down, begin), min(press.up, last + count)
             for at, kind in ((down, "start"), (up, "stop")) if down < up else ():
                 content = element("pedal", type=kind, line="yes", sign="no")
-                self.add_mark(staff, at, direction(content, "below", self._writers[staff].staff))
+                self.add_mark(staff, at, direction(content, "below", staff + 1))
 
     def _add_octave_lines(self) -> None:
         for staff, (lines, clef) in enumerate(zip(self._chords, self.clefs, strict=True)):
@@ -205,7 +204,7 @@ class PartWriter:
                 ends = (_OCTAVE_SHIFTS[kind], first[chords[0]]), ("stop", after[chords[-1]])
                 for shift, (bar, index) in ends:
                     content = element("octave-shift", type=shift, size=8)
-                    mark = direction(content, placement, self._writers[staff].staff)
+                    mark = direction(content, placement, staff + 1)
                     self._marks.setdefault((staff, bar), []).append((index, mark))
 
     def is_empty(self, bar: int) -> bool:
@@ -264,14 +263,14 @@ class PartWriter:
     def _staff_attributes(self) -> Iterator[Element]:
         if len(self.clefs) > 1:
             yield element("staves", len(self.clefs))
-        numbers = [{"number": n} if len(self.clefs) > 1 else {} for n in (1, 2)]
-        for clef, number in zip(self.clefs, numbers, strict=False):
+        for number, clef in enumerate(self.clefs, 1):
             sign, line, octave = CLEFS[clef][:3]
             change = element("clef-octave-change", octave) if octave else None
-            yield element("clef", element("sign", sign), element("line", line), change, **number)
-        for clef, number in zip(self.clefs, numbers, strict=False):
+            place = element("sign", sign), element("line", line)
+            yield element("clef", *place, change, number=number)
+        for number, clef in enumerate(self.clefs, 1):
             if clef == "Tab":
-                yield element("staff-details", element("staff-lines", len(OPEN)), **number)
+                yield element("staff-details", element("staff-lines", len(OPEN)), number=number)
         if self._transposition.semitones:
             steps = element("diatonic", -self._transposition.steps)
             semitones = element("chromatic", -self._transposition.semitones)

@@ -14,7 +14,6 @@ GRIDS = {  # by subdivision: number of parts of a beat, and the cost in nats of 
     2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
-FREE_GRIDS = {8: 0.0}
 # The finest grids are used only if at least this share of the beats needs them.
 _FINEST, _MIN_SHARE = (8, 12), 0.25
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error, in sigmas
@@ -61,8 +60,8 @@ def quantise_notes(
     numbers = np.array(list(chords))
     sigma = _SIGMA_S / (beats.time(numbers + 1.0) - beats.time(numbers))
     places = [(position[members] - beat).tolist() for beat, members in chords.items()]
-    grids = GRIDS[beats.subdivision] if steady else FREE_GRIDS
-    parts = _most_likely(places, sigma.tolist(), grids)
+    grids = GRIDS[beats.subdivision]
+    parts = _most_likely(places, sigma.tolist(), grids) if steady else np.full(len(numbers), 8)
     if steady and np.isin(parts, _FINEST).mean() < _MIN_SHARE:
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
         parts = _most_likely(places, sigma.tolist(), grids)
@@ -122,7 +121,6 @@ def _most_likely(
     cost = np.array([[misfit(at, deviation, n) for n in grids] for at, deviation in beats])
     parts = np.array(list(grids))
     families = [np.flatnonzero((parts % 3 == 0) == ternary) for ternary in (False, True)]
-    families = [family for family in families if len(family)]
     best = np.stack([family[cost[:, family].argmin(1)] for family in families], 1)
     family = smoothest(np.take_along_axis(cost, best, 1), _SWITCH)
     return np.asarray(parts[best[np.arange(len(best)), family]])

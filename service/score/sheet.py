@@ -140,7 +140,7 @@ def _heading(grid: Grid) -> Iterator[Element]:
     beats, text = grid.beats, "no steady beat: free rhythm"
     if grid.steady:
         text = f"\u2669{'' if beats.subdivision == 2 else '.'} = {beats.bpm:.0f}"
-    yield direction(element("words", text, font_weight="bold", font_style="normal"), "above")
+    yield direction(element("words", text, font_weight="bold", font_style="normal"), "above", 1)
     if grid.steady:  # not part of the direction: verovio would write its text over high notes
         yield element("sound", tempo=f"{beats.bpm * float(beats.quarters):.0f}")
 

@@ -36,13 +36,6 @@ def test_short_piece_has_the_key_of_its_start(tonic: int) -> None:
     assert (key.fifths * 7 + 9) % 12 == tonic
 
 
-def test_key_names_are_those_of_midi() -> None:
-    circle = "Gb Db Ab Eb Bb F C G D A E B"
-    assert [Key(n, minor=False).name for n in range(-6, 6)] == circle.split()
-    circle = "Ebm Bbm Fm Cm Gm Dm Am Em Bm F#m C#m G#m"
-    assert [Key(n, minor=True).name for n in range(-6, 6)] == circle.split()
-
-
 def test_silence_is_in_c_major_without_beats() -> None:
     analysis = analyse([])
     assert analysis.key == Key(0, minor=False)

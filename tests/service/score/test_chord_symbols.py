@@ -147,7 +147,7 @@ def test_chords_are_engraved_above_the_first_staff() -> None:
         (1, "B", "-1", "minor", None),
         (2, "F", None, "major", "A"),
     ]
-    svg = ElementTree.fromstring(score.svg(1500)[0])
+    svg = ElementTree.fromstring(score.timed_svg(1500)[0])
     symbols = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "harm"]
     assert ["".join(symbol.itertext()) for symbol in symbols] == ["G7", "B\u266dm", "F/A"]
     assert "Leipzig" not in ElementTree.tostring(svg, "unicode")  # no music font in text

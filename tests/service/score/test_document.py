@@ -137,7 +137,7 @@ def test_long_rest_is_engraved_as_one_bar() -> None:
     upper, _ = parse(score).parts
     assert len(upper.getElementsByClass("Measure")) == 12 + 18 + 12
     assert len(score.bars_s) == 12 + 1 + 12
-    (page,) = score.svg(2100)
+    page, _ = score.timed_svg(2100)
     assert page.count('class="measure') == 25
 
 
@@ -166,7 +166,7 @@ def test_missing_score_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         sheet.ScoreExtraMissingError, match=r"pip install 'rse-transcribe\[score\]'"
     ):
-        ScoreDocument(as_notes(tune(BEATS_S, 4))).svg()
+        ScoreDocument(as_notes(tune(BEATS_S, 4))).pdf()
 
 
 def test_silence_and_held_notes_add_few_bars_in_free_rhythm() -> None:

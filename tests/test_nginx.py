@@ -3,9 +3,8 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +49,6 @@ KEY = "rse_a-key-of-the-processes"
 BEARER = {"Authorization": f"Bearer {KEY}"}
 
 
-def configuration(ports: Sequence[int], listen: int) -> str:
-    """Return docker/nginx.conf with other addresses, and with the rewrite of the path /music/."""
-    text = (REPOSITORY / "docker" / "nginx.conf").read_text(encoding="utf-8")
-    pattern = r"( +server 127\.0\.0\.1:)8001( .*;\n) +server 127\.0\.0\.1:8002 .*;\n"
-
-    def server_lines(match: re.Match[str]) -> str:
-        return "".join(f"{match[1]}{port}{match[2]}" for port in ports)
-
-    text, groups = re.subn(pattern, server_lines, text)
-    text, listens = re.subn(r"listen 127\.0\.0\.1:8000;", f"listen 127.0.0.1:{listen};", text)
-    text, rewrites = re.subn(r"# (rewrite .*;)", r"\1", text)
-    assert (groups, listens, rewrites) == (2, 1, 1)
-    return text
-
-
-def run_nginx(servers: Sequence[RunningServer], folder: Path) -> AbstractContextManager[str]:
-    """Return a context manager that runs nginx in front of the servers and returns its address."""
-    return nginx(partial(configuration, [server.port for server in servers]), folder)
-
-
 def client_of(url: str) -> TranscriptionClient:
     return TranscriptionClient(url, OPTIONS, give_up_s=2 * TIMEOUT_S)
 
@@ -110,7 +89,7 @@ async def pair(
 ) -> AsyncIterator[tuple[list[RunningServer], str]]:
     """Two idle servers, and the address of a new nginx in front of them."""
     await wait_until(lambda: not any(s.sessions() for s in servers))
-    with run_nginx(servers, tmp_path / "nginx") as url:
+    with nginx(servers, tmp_path / "nginx") as url:
         yield servers, url
 
 
@@ -242,11 +221,10 @@ async def test_rate_limits_permit_many_users_behind_one_address(
 
 
 async def test_rate_limit_includes_uploads(servers: list[RunningServer], tmp_path: Path) -> None:
-    def with_low_limit(port: int) -> str:
-        text = configuration([server.port for server in servers], port)
+    def lower_limit(text: str) -> str:
         return text.replace("rate=200r/s", "rate=1r/m").replace("burst=3000", "burst=4")
 
-    with nginx(with_low_limit, tmp_path / "nginx") as url:
+    with nginx(servers, tmp_path / "nginx", lower_limit) as url:
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as http:
             statuses = [(await http.post(f"{url}/transcribe")).status_code for _ in range(6)]
     assert statuses[0] == 401  # without a key
@@ -303,7 +281,7 @@ async def test_live_clients_survive_killed_and_draining_processes(tmp_path: Path
             server.wait_until_ready()
         first, second, third = servers
         uninterrupted, _ = await perform(third.url, lambda client: asyncio.sleep(0))
-        with run_nginx(servers, tmp_path / "nginx") as url:
+        with nginx(servers, tmp_path / "nginx") as url:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(perform(url, wait_for_fault)) for _ in range(client_count)

@@ -1,14 +1,13 @@
 """Streams with the model of pure tones: their input and their events."""
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
 from model.config import HOP, PITCHES
 from model.transcriber import FeatureStream
+from service.audio.decode import SampleArray
 from service.engine.local import LocalEngine
 from service.notes.events import Event, Note
 from service.notes.tracker_settings import TrackerSettings
@@ -138,12 +137,9 @@ def transcribe_samples(
     """Return the notes and the frames [outputs, n, 128] of a recording, computed in segments."""
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
 
-    def append_frames(_: int, block: NDArray[np.float32]) -> None:
-        frames.append(block.copy())
-
-    file = io.BytesIO()
-    soundfile.write(file, samples, rate_hz, format="WAV", subtype="FLOAT")
-    file.seek(0)
-    *_, result = transcribe_recording(file, engine, options, on_frames=append_frames)
+    recording = SampleArray(samples, rate_hz)
+    *_, result = transcribe_recording(
+        recording, engine, options, on_frames=lambda _, block: frames.append(block.copy())
+    )
     assert isinstance(result, TranscriptionResult)
     return result.notes, np.concatenate(frames, axis=1)

@@ -92,7 +92,6 @@ def firefox(executable: str, folder: Path) -> Iterator[Firefox]:
 def test_recording_is_transcribed_edited_and_stored(
     server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("verovio", reason="the extra score")
     executable = shutil.which("firefox-esr") or shutil.which("firefox")
     if executable is None:  # continuous integration has Chromium alone
         pytest.skip("firefox is not installed on this machine")

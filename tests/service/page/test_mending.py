@@ -14,7 +14,6 @@ from playwright.sync_api import Page, expect
 from tests.service.page.browser import Tab, save_download
 from tests.service.servers import RunningServer
 
-pytest.importorskip("verovio", reason="the extra score")
 BEAT_S = 0.5
 Notes = list[tuple[int, float, float]]  # pitch, onset and offset in beats
 Point = tuple[float, float]

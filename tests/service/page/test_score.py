@@ -5,12 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import mido
-import pytest
 from playwright.sync_api import Route, expect
 
 from tests.service.page.browser import Tab, save_download
-
-pytest.importorskip("verovio", reason="the extra score")
 
 
 def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:

@@ -87,7 +87,6 @@ def webkit(folder: Path) -> Iterator[WebKit]:
 def test_recording_is_transcribed_edited_and_stored(
     server: RunningServer, recording: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("verovio", reason="the extra score")
     if not (MINI_BROWSERS and shutil.which("WebKitWebDriver") and shutil.which("Xvfb")):
         pytest.skip("webkit2gtk-driver and xvfb are not installed on this machine")
     with webkit(tmp_path) as browser:

@@ -25,7 +25,6 @@ from tests.service.apps import post, serving, sound_file
 from tests.service.score.music import tune
 from tests.service.servers import TONES, server_starter
 
-pytest.importorskip("verovio", reason="the extra score")
 NOTES = [
     {"onset_s": on, "offset_s": off, "pitch": int(pitch), "velocity": int(velocity)}
     for on, off, pitch, velocity in tune(0.6 + np.arange(33) * 0.5, 4)

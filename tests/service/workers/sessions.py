@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from service.live.session import SessionProxy
@@ -16,6 +17,16 @@ from tests.service.apps import of_type
 TIMEOUT_S = 120.0
 LIMITS = Limits(max_message_bytes=1, max_session_s=1, idle_timeout_s=1, max_buffered_ms=1)
 OVERLOAD_LAG_S = 1.5
+
+
+@asynccontextmanager
+async def running_pool(pool: WorkerPool) -> AsyncIterator[WorkerPool]:
+    """Start a pool, and close it at the end."""
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
 
 
 def open_command(rate_hz: int, **options: Any) -> OpenSession:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from service.engine.local import LocalEngine
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.windows import EngineError
-from service.workers.pool import PROCESSES, WorkerPool
+from service.workers.pool import WorkerPool
 from tests.benchmarks.machine import process_tree
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber
 from tests.service.apps import RATE_HZ, chunks, pcm16
@@ -30,26 +28,14 @@ from tests.service.workers.sessions import (
     open_command,
     open_session,
     receive_all,
+    running_pool,
     until,
 )
 
-pytestmark = [
-    pytest.mark.skipif(not PROCESSES, reason="workers are processes on POSIX only"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.timeout(300)
 SAMPLES = random_performance(RATE_HZ, 5, 6.0)
 PCM = pcm16(SAMPLES)
 CONFIG = WorkerConfig(load=load, model="all", device="cpu")
-
-
-@asynccontextmanager
-async def running_pool(workers: int, **options: Any) -> AsyncIterator[WorkerPool]:
-    pool = WorkerPool(CONFIG, cores=2, workers=workers, **options)
-    await pool.start()
-    try:
-        yield pool
-    finally:
-        await pool.close()
 
 
 def worker_processes() -> list[int]:
@@ -86,7 +72,7 @@ async def perform(
 
 
 async def test_session_of_a_killed_worker_can_be_resumed() -> None:
-    async with running_pool(2) as pool:
+    async with running_pool(WorkerPool(CONFIG, cores=2, workers=2)) as pool:
         exits: list[None] = []
         pool.on_worker_exit = lambda: exits.append(None)
         worker = pool.least_loaded()
@@ -138,9 +124,7 @@ def fail_to_load(name: str, device: str) -> Any:
 async def test_segment_that_kills_its_workers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.workers.pool.MIN_PAUSE_S", 0.01)
     setup = WorkerConfig(load=load_fatal, model="", device="cpu")
-    pool = WorkerPool(setup, cores=2, workers=2)
-    await pool.start()
-    try:
+    async with running_pool(WorkerPool(setup, cores=2, workers=2)) as pool:
         exits: list[None] = []
         pool.on_worker_exit = lambda: exits.append(None)
         samples = random_performance(FAKE_RATE_HZ, 5, 6.0)  # which are not resampled
@@ -150,8 +134,6 @@ async def test_segment_that_kills_its_workers_fails(monkeypatch: pytest.MonkeyPa
         await until(lambda: len(exits) >= 4 and pool.is_ready)
         notes, _ = await asyncio.to_thread(transcribe_samples, pool, samples, FAKE_RATE_HZ)
         assert len(notes) > 5
-    finally:
-        await pool.close()
 
 
 FATAL = 0.984375

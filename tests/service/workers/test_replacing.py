@@ -31,7 +31,13 @@ from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, GatedTranscri
 from tests.service.apps import chunks, pcm16
 from tests.service.streams import random_performance, transcribe_samples
 from tests.service.workers.segments import segment
-from tests.service.workers.sessions import open_command, open_session, receive_all, until
+from tests.service.workers.sessions import (
+    open_command,
+    open_session,
+    receive_all,
+    running_pool,
+    until,
+)
 
 SAMPLES = random_performance(FAKE_RATE_HZ, 5, 30.0)
 
@@ -96,16 +102,16 @@ async def test_killed_workers_do_not_change_a_recording(monkeypatch: pytest.Monk
     with LocalEngine(load("", "cpu"), workers=1) as engine:
         notes, frames = transcribe_samples(engine, SAMPLES, FAKE_RATE_HZ)
     assert len(notes) > 20
-    pool = thread_pool()
-    await pool.start()
-    task = asyncio.create_task(asyncio.to_thread(transcribe_samples, pool, SAMPLES, FAKE_RATE_HZ))
-    for _ in range(2):
-        await until(lambda: any(w.segments for w in pool._workers) or task.done())
-        pool._workers[0].kill()
-        await until(lambda: pool.is_ready)
-        await asyncio.sleep(0.1)
-    interrupted = await task
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        task = asyncio.create_task(
+            asyncio.to_thread(transcribe_samples, pool, SAMPLES, FAKE_RATE_HZ)
+        )
+        for _ in range(2):
+            await until(lambda: any(w.segments for w in pool._workers) or task.done())
+            pool._workers[0].kill()
+            await until(lambda: pool.is_ready)
+            await asyncio.sleep(0.1)
+        interrupted = await task
     assert np.array_equal(interrupted[1], frames)
     assert interrupted[0] == notes
 
@@ -114,14 +120,12 @@ async def test_failed_worker_is_restarted_one_at_a_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     monkeypatch.setattr(pools, "MAX_PAUSE_S", 0.01)
     loads.clear()
-    pool = thread_pool(load_once)
-    await pool.start()
-    pool._workers[0].kill()
-    while len(loads) < 8:
-        await asyncio.sleep(0.001)
-        assert len(pool._workers) <= 1
-    assert not pool.is_ready
-    await pool.close()
+    async with running_pool(thread_pool(load_once)) as pool:
+        pool._workers[0].kill()
+        while len(loads) < 8:
+            await asyncio.sleep(0.001)
+            assert len(pool._workers) <= 1
+        assert not pool.is_ready
     assert all(task.done() for task in pool._tasks)
 
 
@@ -136,25 +140,21 @@ async def test_worker_that_exits_during_start_is_replaced(monkeypatch: pytest.Mo
         return loaded
 
     monkeypatch.setattr(WorkerClient, "start", start_and_exit)
-    pool = thread_pool()
-    await pool.start()
-    await until(lambda: pool.is_ready)
-    assert pool._workers != first
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        await until(lambda: pool.is_ready)
+        assert pool._workers != first
     assert not [thread for thread in threading.enumerate() if thread.name == "worker"]
 
 
 async def test_queued_flushes_are_bounded() -> None:
-    pool = thread_pool()
-    await pool.start()
-    session = open_session(pool, open_command(FAKE_RATE_HZ))
-    for _ in range(64):
-        assert not session.is_full
-        session.flush("a")
-    assert session.is_full
-    async with asyncio.timeout(60):
-        await session.wait_until_writable()
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        session = open_session(pool, open_command(FAKE_RATE_HZ))
+        for _ in range(64):
+            assert not session.is_full
+            session.flush("a")
+        assert session.is_full
+        async with asyncio.timeout(60):
+            await session.wait_until_writable()
 
 
 async def pool_with_closed_gate() -> tuple[WorkerPool, PendingWindows]:
@@ -206,7 +206,6 @@ async def test_pool_closes_while_the_interpreter_exits(monkeypatch: pytest.Monke
     assert not pool._workers
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="requires pthread_kill")
 def test_interrupted_start_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
     pool = thread_pool(load_and_interrupt)
     with pytest.raises(KeyboardInterrupt), running(pool):
@@ -225,19 +224,17 @@ async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.Mo
         return collect(self, now_s)
 
     monkeypatch.setattr(LiveSession, "collect_output", collect_output)
-    pool = thread_pool()
-    await pool.start()
-    failing, other = (open_session(pool, open_command(FAKE_RATE_HZ)) for _ in range(2))
-    for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
-        failing.send(chunk)
-        other.send(chunk)
-    other.end("stop")
-    with pytest.raises(ProtocolError, match="server"):
-        await receive_all(failing, [])
-    messages: list[dict[str, Any]] = []
-    await receive_all(other, messages)
-    assert messages[-1]["type"] == "done"
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        failing, other = (open_session(pool, open_command(FAKE_RATE_HZ)) for _ in range(2))
+        for chunk in chunks(pcm16(SAMPLES[: 2 * FAKE_RATE_HZ]), FAKE_RATE_HZ):
+            failing.send(chunk)
+            other.send(chunk)
+        other.end("stop")
+        with pytest.raises(ProtocolError, match="server"):
+            await receive_all(failing, [])
+        messages: list[dict[str, Any]] = []
+        await receive_all(other, messages)
+        assert messages[-1]["type"] == "done"
 
 
 async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,10 +247,8 @@ async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPat
 
 async def test_results_stay_valid_when_their_slots_are_used_again() -> None:
     segments = [segment(10, seed) for seed in range(5)]
-    pool = thread_pool()
-    await pool.start()
-    results = await asyncio.gather(*[asyncio.wrap_future(pool.submit(due)) for due in segments])
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        results = await asyncio.gather(*[asyncio.wrap_future(pool.submit(due)) for due in segments])
     with LocalEngine(load("", "cpu"), workers=1) as engine:
         for due, result in zip(segments, results, strict=True):
             expected = np.concatenate(engine.submit(due).result())
@@ -270,18 +265,15 @@ def open_memories() -> int:
     return sum("segments" in target for target in targets)
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 async def test_replaced_workers_leave_no_memory_open() -> None:
     before = open_memories()
-    pool = thread_pool()
-    await pool.start()
-    counts = []
-    for _ in range(5):
-        counts.append(open_memories() - before)
-        pool._workers[0].kill()
-        await until(lambda: not pool.is_ready)
-        await until(lambda: pool.is_ready)
-    await pool.close()
+    async with running_pool(thread_pool()) as pool:
+        counts = []
+        for _ in range(5):
+            counts.append(open_memories() - before)
+            pool._workers[0].kill()
+            await until(lambda: not pool.is_ready)
+            await until(lambda: pool.is_ready)
     assert counts == 5 * [counts[0]]
     assert counts[0] > 0
 
@@ -295,13 +287,12 @@ async def test_segment_whose_result_cannot_be_copied_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pools, "SegmentMemory", FailingMemory)
-    pool = thread_pool()
     exits: list[None] = []
+    pool = thread_pool()
     pool.on_worker_exit = lambda: exits.append(None)
-    await pool.start()
-    with pytest.raises(EngineError, match="4 workers exited"):
-        await asyncio.wait_for(asyncio.wrap_future(pool.submit(segment(10))), 60)
-    await until(lambda: len(exits) == 4)
-    await pool.close()
+    async with running_pool(pool):
+        with pytest.raises(EngineError, match="4 workers exited"):
+            await asyncio.wait_for(asyncio.wrap_future(pool.submit(segment(10))), 60)
+        await until(lambda: len(exits) == 4)
     assert "cannot handle a worker's reply" in caplog.text
     assert "cannot start a worker" not in caplog.text

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import mido
-from playwright.sync_api import Browser, CDPSession, Download, FloatRect, Page, Playwright
+from playwright.sync_api import Browser, CDPSession, FloatRect, Page, Playwright
 
 from tests.service.servers import START_S, RunningServer
 
@@ -27,8 +27,9 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
 ]
-FAKE_MICROPHONE = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
 
 SYNTHESISER = """() => {
   window.sent = [];
@@ -60,14 +61,9 @@ ENDLESS_A4 = """() => {
 
 
 @contextmanager
-def chromium(
-    playwright: Playwright, executable: str, microphone: Path | None = None
-) -> Iterator[Browser]:
+def chromium(playwright: Playwright, executable: str, microphone: Path) -> Iterator[Browser]:
     """Yield a headless browser. Its fake microphone repeats the WAV file `microphone`."""
-    flags = list(FLAGS)
-    if microphone is not None:
-        flags += FAKE_MICROPHONE
-        flags.append(f"--use-file-for-fake-audio-capture={microphone}")
+    flags = [*FLAGS, f"--use-file-for-fake-audio-capture={microphone}"]
     browser = playwright.chromium.launch(
         executable_path=executable, headless=True, args=flags, timeout=1000 * START_S
     )
@@ -171,10 +167,13 @@ class Tab:
         )
         self.page.wait_for_selector(IDLE)
 
-    def download(self, name: str = "Download MIDI") -> Download:
+    def download(self, folder: Path, name: str = "Download MIDI") -> Path:
+        """Press the button with this name and save the file in a folder."""
         with self.page.expect_download() as download:
             self.press(name)
-        return download.value
+        path = folder / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
 
     def slide(self, selector: str, value: float) -> None:
         """Move a slider as a user does: the page receives the event immediately."""
@@ -196,12 +195,6 @@ class Tab:
 
 def pitches_of(midi: Path) -> list[int]:
     return [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity > 0]
-
-
-def save_download(download: Download, folder: Path) -> Path:
-    path = folder / download.suggested_filename
-    download.save_as(path)
-    return path
 
 
 def notes_of(json_file: Path) -> list[dict[str, float]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.service.page.browser import Tab, pitches_of, save_download
+from tests.service.page.browser import Tab, pitches_of
 
 NOTES = """async () => (await import('./app.js')).stage.take.notes.map(
   ({ pitch, onset, offset, velocity }) => ({ pitch, onset, offset, velocity }))"""
@@ -74,7 +74,7 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     page.keyboard.press("Delete")
     assert sorted(n["pitch"] for n in notes(tab)) == [69, 69, 75]
     expect(page.locator("#roll")).to_have_attribute("data-note-count", "3")
-    assert sorted(pitches_of(save_download(tab.download(), tmp_path))) == [69, 69, 75]
+    assert sorted(pitches_of(tab.download(tmp_path))) == [69, 69, 75]
     tab.press("Restore")
     assert notes(tab) == original
     tab.press("Undo")

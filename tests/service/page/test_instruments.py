@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from model.instruments import PROGRAMS
 from tests.fakes import play
-from tests.service.page.browser import IDLE, Tab, fresh_tab, notes_of, pitches_of, save_download
+from tests.service.page.browser import IDLE, Tab, fresh_tab, notes_of, pitches_of
 from tests.service.servers import RunningServer
 
 RATE_HZ = 22_050
@@ -48,13 +48,13 @@ def test_legend_mutes_and_solos_instruments(ensemble_tab: Tab, trio: Path, tmp_p
     expect(page.locator("#instruments")).to_be_visible()
     expect(page.locator("#instruments li:visible")).to_have_count(len(LEGEND))
     assert legend(tab) == LEGEND
-    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    notes = notes_of(tab.download(tmp_path, "Download JSON"))
     labels = [str(note["instrument"]) for note in notes]
     assert labels == ["violin", "piano", "viola", "viola"]
 
     tab.press("Mute viola")
     expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
-    assert pitches_of(save_download(tab.download(), tmp_path)) == [81, 57]
+    assert pitches_of(tab.download(tmp_path)) == [81, 57]
     tab.press("Mute viola")
     tab.press("Solo violin")
     expect(page.locator("#note-count")).to_have_text("1 of 4 notes")
@@ -88,14 +88,14 @@ def test_files_contain_the_audible_instruments(
     tab = ensemble_tab
     tab.upload(trio)
     tab.press("Solo viola")
-    midi_file = save_download(tab.download(), tmp_path)
+    midi_file = tab.download(tmp_path)
     (viola,) = pretty_midi.PrettyMIDI(str(midi_file)).instruments
     assert (viola.name, viola.program) == ("viola", PROGRAMS["viola"])
     assert sorted(note.pitch for note in viola.notes) == [69, 93]
 
     tab.press("Solo viola")
     tab.slide("#least-length", 10)  # with a filter, the page writes the file
-    parts = pretty_midi.PrettyMIDI(str(save_download(tab.download(), tmp_path))).instruments
+    parts = pretty_midi.PrettyMIDI(str(tab.download(tmp_path))).instruments
     assert {part.name: len(part.notes) for part in parts} == LEGEND
     assert all(part.program == PROGRAMS[part.name] for part in parts)
     (piano,) = [part for part in parts if part.name == "piano"]

@@ -16,7 +16,6 @@ from tests.service.page.browser import (
     notes_from_server,
     notes_of,
     pitches_of,
-    save_download,
 )
 from tests.service.page.conftest import NAMES, PITCHES
 from tests.service.servers import START_S, RunningServer, StartServer
@@ -72,11 +71,11 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     expect(page.locator("#status")).to_have_text("Ready")
     expect(page.locator("#notes tr")).to_have_count(count)
     assert set(page.locator("#notes td:first-child").all_inner_texts()) == set(NAMES)
-    midi = save_download(tab.download(), tmp_path)
+    midi = tab.download(tmp_path)
 
     # The recorded audio can be downloaded. As an upload it has the same notes.
-    sound = save_download(tab.download("Download WAV"), tmp_path)
-    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    sound = tab.download(tmp_path, "Download WAV")
+    notes = notes_of(tab.download(tmp_path, "Download JSON"))
     assert notes == notes_from_server(server, sound, **LIVE_OPTIONS)
     assert pitches_of(midi) == [note["pitch"] for note in notes]
 
@@ -182,7 +181,7 @@ def test_interrupted_input_is_resumed(tab: Tab, tmp_path: Path) -> None:
     tab.wait_for_notes(int(tab.roll["noteCount"]) + 1)
     tab.stop()
     assert tab.roll["openCount"] == "0"
-    pitches = pitches_of(save_download(tab.download(), tmp_path))
+    pitches = pitches_of(tab.download(tmp_path))
     assert len(pitches) == int(tab.roll["noteCount"])
     assert set(pitches) <= set(PITCHES)
 
@@ -313,7 +312,7 @@ def test_take_continues_after_the_server_was_killed(
     tab.stop()
     assert tab.roll["openCount"] == "0"
     # No note was lost, duplicated or split: an upload of the take's audio has the same notes.
-    sound = save_download(tab.download("Download WAV"), tmp_path)
-    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    sound = tab.download(tmp_path, "Download WAV")
+    notes = notes_of(tab.download(tmp_path, "Download JSON"))
     assert notes == notes_from_server(server, sound, **LIVE_OPTIONS)
     context.close()

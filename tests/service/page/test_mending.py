@@ -11,7 +11,7 @@ import pretty_midi
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.service.page.browser import Tab, save_download
+from tests.service.page.browser import Tab
 from tests.service.servers import RunningServer
 
 BEAT_S = 0.5
@@ -81,7 +81,7 @@ def test_corrected_piece_equals_the_original(
         return box["x"] + 64 + share * (box["width"] - 64), y
 
     correct(page, point)
-    midi = pretty_midi.PrettyMIDI(str(save_download(tab.download(), tmp_path)))
+    midi = pretty_midi.PrettyMIDI(str(tab.download(tmp_path)))
     (part,) = midi.instruments
     played = sorted((note.start, note.pitch, note.end) for note in part.notes)
     assert [pitch for _, pitch, _ in played] == [pitch for pitch, _, _ in PIECE]
@@ -96,5 +96,5 @@ def test_corrected_piece_equals_the_original(
         response = httpx.post(f"{server.url}/score?form={form}", json=body, timeout=60)
         expected = response.raise_for_status().content
         dates = rb"<encoding-date>.*?<|/CreationDate \(.*?\)|id=\"[^\"]*\""
-        corrected = save_download(tab.download(name), tmp_path).read_bytes()
+        corrected = tab.download(tmp_path, name).read_bytes()
         assert re.sub(dates, b"", corrected) == re.sub(dates, b"", expected)

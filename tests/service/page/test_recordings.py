@@ -14,7 +14,6 @@ from tests.service.page.browser import (
     notes_from_server,
     notes_of,
     pitches_of,
-    save_download,
 )
 from tests.service.page.conftest import LONG_S, LONG_TONES, PITCHES, RATE_HZ, TONES
 from tests.service.servers import RunningServer
@@ -28,14 +27,14 @@ def test_recording_has_the_notes_of_the_server(
     expect(page.locator("#take-name")).to_have_text(recording.stem)
     expect(page.locator("#note-count")).to_have_text(f"{len(TONES)} notes")
     expect(page.locator("#uploads")).to_be_hidden()
-    midi = save_download(tab.download(), tmp_path)
+    midi = tab.download(tmp_path)
     assert midi.name == "four tones.mid"
     assert pitches_of(midi) == PITCHES
 
-    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    notes = notes_of(tab.download(tmp_path, "Download JSON"))
     assert notes == notes_from_server(server, recording)
     assert [note["pitch"] for note in notes] == PITCHES
-    sound = save_download(tab.download("Download WAV"), tmp_path)
+    sound = tab.download(tmp_path, "Download WAV")
     assert sound.read_bytes() == recording.read_bytes()
 
 
@@ -49,10 +48,10 @@ def test_filters_apply_to_views_and_files_and_select_notes_to_delete(
     expect(page.locator("#note-count")).to_have_text("2 of 4 notes")
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", "2")
     expect(page.locator("#notes tr")).to_have_count(2)
-    assert pitches_of(save_download(tab.download(), tmp_path)) == [69, 57]
+    assert pitches_of(tab.download(tmp_path)) == [69, 57]
     tab.slide("#least-confidence", 95)
     tab.slide("#least-length", 0)
-    notes = notes_of(save_download(tab.download("Download JSON"), tmp_path))
+    notes = notes_of(tab.download(tmp_path, "Download JSON"))
     assert all(note["confidence"] >= 0.95 for note in notes)
     expect(tab.page.locator("#roll")).to_have_attribute("data-note-count", str(len(notes)))
     tab.slide("#least-confidence", 0)
@@ -92,7 +91,7 @@ def test_each_recording_becomes_a_take(tab: Tab, recording: Path, tmp_path: Path
     tab.console_errors.clear()
 
     expect(page.locator("#note-count")).to_have_text("1 note")
-    samples, rate_hz = soundfile.read(save_download(tab.download("Download WAV"), tmp_path))
+    samples, rate_hz = soundfile.read(tab.download(tmp_path, "Download WAV"))
     assert len(samples) / rate_hz == pytest.approx(1.4, abs=0.01)
     assert np.abs(samples).max() > 0.1
     page.get_by_role("button", name=recording.stem).click()

@@ -7,7 +7,7 @@ from typing import Any
 import mido
 from playwright.sync_api import Route, expect
 
-from tests.service.page.browser import Tab, save_download
+from tests.service.page.browser import Tab
 
 
 def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     page.wait_for_function("""() => ["normal", "bold"].every((weight) => [...document.fonts].some(
         (font) => font.family.includes("Libertinus") && font.weight === weight
             && font.status === "loaded"))""")
-    music = save_download(tab.download("Download MusicXML"), tmp_path)
+    music = tab.download(tmp_path, "Download MusicXML")
     assert music.name == "tune.musicxml"
     assert b"<work-title>Tune in A</work-title>" in music.read_bytes()  # the recording's tag
-    assert save_download(tab.download("Download PDF"), tmp_path).read_bytes().startswith(b"%PDF")
+    assert tab.download(tmp_path, "Download PDF").read_bytes().startswith(b"%PDF")
     # The sounding notes are marked.
     tab.slide("#seek", 2.0)
     expect(page.locator("#score-page g.note.sounding")).to_have_count(1)

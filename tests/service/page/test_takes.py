@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Dialog, expect
 
-from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of, save_download
+from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of
 from tests.service.page.conftest import PITCHES
 
 KEPT = "async () => (await import('./app.js')).stage.take.kept"
@@ -27,9 +27,7 @@ def raise_all_notes(tab: Tab) -> None:
     tab.page.keyboard.press("ArrowUp")
 
 
-def test_unsaved_take_is_deleted_only_after_confirmation(
-    tab: Tab, recording: Path, tmp_path: Path
-) -> None:
+def test_unsaved_take_is_deleted_only_after_confirmation(tab: Tab, recording: Path) -> None:
     page = tab.page
     dialogs: list[tuple[str, str]] = []
 
@@ -69,8 +67,7 @@ def test_saved_take_is_deleted_without_a_question(
 
     page.on("dialog", fail)
     tab.upload(recording, recording)
-    midi = tab.download()
-    assert pitches_of(save_download(midi, tmp_path)) == PITCHES
+    assert pitches_of(tab.download(tmp_path)) == PITCHES
     first, second = page.locator("#takes li").all()
     second.locator(".take-choose").click()
 
@@ -140,8 +137,8 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     tab.upload(recording)
     raise_all_notes(tab)
     raised = [pitch + 1 for pitch in PITCHES]
-    json_file = save_download(tab.download("Download JSON"), tmp_path)
-    midi = save_download(tab.download(), tmp_path)
+    json_file = tab.download(tmp_path, "Download JSON")
+    midi = tab.download(tmp_path)
     assert pitches_of(midi) == raised
     state = """async () => {
       const { take } = (await import('./app.js')).stage;

@@ -29,9 +29,9 @@ class FakeSounddevice:
 
     PortAudioError = PortAudioError
 
-    def __init__(self, seconds: float | None = 3.0, opens: bool = True) -> None:
+    def __init__(self, seconds: float | None = 3.0) -> None:
         self.seconds = seconds
-        self.opens = opens
+        self.opens = True
         self.overflows = False  # True to report lost samples with each block
         self.default = SimpleNamespace(device=(1, 0))
         self.pause_s = 0.01 if seconds is None else 0.0005  # between two blocks

@@ -43,7 +43,6 @@ def test_invalid_calls_are_rejected() -> None:
 
 @pytest.mark.parametrize("shuffle", ["released", "paper"])
 def test_every_output_depends_on_every_input(shuffle: str) -> None:
-    torch.manual_seed(0)
     config = replace(SMALL, blocks=1, shuffle=shuffle)  # type: ignore[arg-type]
     network = ResidualShuffleExchange(config).double().eval()
     x = torch.randn(1, 16, 6, dtype=torch.double, requires_grad=True)
@@ -142,7 +141,6 @@ def test_shuffles_rotate_the_bits_of_addresses(bits: int) -> None:
 
 
 def test_the_gated_unit_computes_the_paper_formulas() -> None:
-    torch.manual_seed(0)
     unit = GatedSwitchUnit(RSEConfig(maps=4, unit="gated")).double()
     x = torch.randn(1, 2, 4, dtype=torch.double)
     s = x.flatten()  # one pair
@@ -169,7 +167,6 @@ def test_skip_connections_join_neighbouring_blocks() -> None:
 
 
 def test_residual_scales_weight_the_input() -> None:
-    torch.manual_seed(0)
     x = torch.randn(1, 4, 6)
     units = {}
     for scale in ("learned", "one", "none"):

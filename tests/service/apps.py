@@ -75,11 +75,9 @@ class InProcessLoader:
 _LOADERS: list[Callable[[str, str], Any]] = []
 
 
-def app_with(load: Callable[[str, str], Any], settings: Settings, **options: Any) -> FastAPI:
+def app_with(load: Callable[[str, str], Any], settings: Settings) -> FastAPI:
     """Return an application whose only worker is a thread. ``load`` returns its model."""
-    return create_app(
-        settings, load_model=InProcessLoader(load), **({"processes": False} | options)
-    )
+    return create_app(settings, load_model=InProcessLoader(load), processes=False)
 
 
 class FinishWebsockets:

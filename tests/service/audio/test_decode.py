@@ -316,8 +316,7 @@ def test_files_without_audio_are_rejected(data: bytes, capfd: pytest.CaptureFixt
 def test_invalid_samples_become_silence_and_are_reported() -> None:
     samples = np.full(RATE_HZ, 0.25, np.float32)
     samples[1000], samples[2000], samples[3000] = np.nan, np.inf, 1e20
-    file = io.BytesIO()
-    soundfile.write(file, samples, RATE_HZ, "FLOAT", format="WAV")
+    file = io.BytesIO(sound_file(samples, "WAV", "FLOAT", RATE_HZ))
     blocks: list[NDArray[np.float32]] = []
     with (
         AudioDecoder(file) as decoder,
@@ -334,8 +333,7 @@ def test_invalid_samples_become_silence_and_are_reported() -> None:
 @pytest.mark.parametrize("peak", [0.5, 16.0])
 def test_floats_above_full_scale_are_scaled_by_their_peak(peak: float) -> None:
     samples = np.sin(np.arange(RATE_HZ) / 9).astype(np.float32)
-    file = io.BytesIO()
-    soundfile.write(file, peak * samples, RATE_HZ, "FLOAT", format="WAV")
+    file = io.BytesIO(sound_file(peak * samples, "WAV", "FLOAT", RATE_HZ))
     with AudioDecoder(file) as decoder:
         scaled = np.concatenate(list(decoder))
     np.testing.assert_allclose(scaled, min(peak, 1.0) * samples, atol=1e-3)

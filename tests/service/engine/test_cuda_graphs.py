@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from model.config import HOP, WINDOW
 from model.fast.network import FastNetwork, fast_network
@@ -15,8 +14,7 @@ from service.engine import cuda_graphs
 from service.engine.cuda_graphs import GraphRunner, Repeat
 from service.stream.windows import PendingWindows
 from tests.networks import FILTERBANK, noise
-
-POSITIONS = slice(50, 54)
+from tests.service.engine.test_runners import POSITIONS, rows_of
 
 
 def record_eagerly(work: Callable[[], None]) -> Repeat:
@@ -26,16 +24,10 @@ def record_eagerly(work: Callable[[], None]) -> Repeat:
 
 
 def network() -> tuple[TranscriptionModel, FastNetwork]:
-    torch.manual_seed(0)
     transcriber = TranscriptionModel(FILTERBANK).eval()
     fast = fast_network(transcriber)
     assert fast is not None
     return transcriber, fast
-
-
-def rows_of(runner: GraphRunner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
-    pending = [PendingWindows(window, 1, 3, POSITIONS) for window in windows]
-    return [row for window in pending for row in runner.rows(runner.open_stream(POSITIONS), window)]
 
 
 def test_any_batch_size_matches_the_plain_network() -> None:

@@ -58,7 +58,6 @@ def stream_frames(
 def test_streamed_frames_match_separate_windows(
     config: ModelConfig, options: StreamOptions
 ) -> None:
-    torch.manual_seed(0)
     transcriber = TranscriptionModel(config).eval()
     rate_hz = config.sample_rate
     samples = play([(60, 0.1, 0.4), (76, 0.2, 0.5)], 0.5, rate_hz)

@@ -32,7 +32,6 @@ POSITIONS = slice(50, 54)
 
 
 def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> TranscriptionModel:
-    torch.manual_seed(0)
     return TranscriptionModel(config).eval().compute_in(dtype)
 
 

@@ -23,13 +23,13 @@ from tests.service.apps import (
 )
 
 
-def push_blocks(block: int, samples: np.ndarray | None = None) -> list[Event]:
+def push_blocks(samples: np.ndarray | None = None) -> list[Event]:
     samples = melody() if samples is None else samples
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         events = [
             event
-            for start in range(0, len(samples), block)
-            for event in stream.push(samples[start : start + block])
+            for start in range(0, len(samples), 1000)
+            for event in stream.push(samples[start : start + 1000])
         ]
         events += stream.finish()
         assert stream.finish() == []
@@ -43,7 +43,7 @@ def test_stream_returns_the_events_of_the_websocket() -> None:
         reported = transcribe_melody(client)
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         assert stream.note_on_delay_ms == pytest.approx(ready["delay_ms"], abs=1e-3)
-    events = push_blocks(1000, np.frombuffer(pcm16(melody()), "<i2"))
+    events = push_blocks(np.frombuffer(pcm16(melody()), "<i2"))
     assert [event.kind for event in events] == [message["type"] for message in reported]
     for event, message in zip(events, reported, strict=True):
         fields = message.keys() - {"seq", "type"}
@@ -113,7 +113,7 @@ def test_bad_block_is_rejected_and_nan_ends_the_audio() -> None:
             stream.push([float("nan")])
         with pytest.raises(RuntimeError, match="it can only be finished"):
             stream.push(melody())
-        assert events + stream.finish() == push_blocks(1000)
+        assert events + stream.finish() == push_blocks()
 
 
 @pytest.mark.parametrize("error", [EngineError, KeyboardInterrupt])
@@ -128,7 +128,7 @@ def test_finish_after_a_failure_only_ends_sounding_notes(
     first, rest = np.split(melody(), [int(0.5 * RATE_HZ)])  # the first note is sounding
     if call == "finish":
         first, rest = np.concatenate([first, rest]), rest[:0]
-    expected = [event for event in push_blocks(1000) if event.time_s < len(first) / RATE_HZ]
+    expected = [event for event in push_blocks() if event.time_s < len(first) / RATE_HZ]
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:
         events = stream.push(first)
         monkeypatch.setattr(LocalEngine, "compute", fail_once)

@@ -33,8 +33,8 @@ def bars(*chords: str) -> np.ndarray:
     )
 
 
-def names(notes: np.ndarray, fifths: int = 0, minor: bool = False) -> list[tuple[int, str]]:
-    return [(chord.beat, chord.name) for chord in find_chords(notes, BEATS, fifths, minor)]
+def names(notes: np.ndarray, fifths: int = 0) -> list[tuple[int, str]]:
+    return [(chord.beat, chord.name) for chord in find_chords(notes, BEATS, fifths, False)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-import torch
 
 from model.config import SAMPLE_RATE
 from model.transcriber import TranscriptionModel
@@ -74,7 +73,6 @@ def test_approximate_onsets_are_masked_in_windows(
 
 
 def test_the_mean_weighs_families_equally(synth_config: SynthConfig) -> None:
-    torch.manual_seed(0)
     network = TranscriptionModel(TINY)
     passages = validation_passages(synth_config, 1, 4.0)
     selected = {name: passages[name] for name in ("piano", "bowed", "no notes")}

@@ -1,7 +1,6 @@
 """Tests of the rendering of notes: pitch, timing, phrasing and dampers."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,12 +30,9 @@ def play(
     name: str,
     *events: tuple[float, float, int, float, int],
     seconds: float = 2.0,
-    tuning: float = 0.0,
-    **voice: Any,
 ) -> Rendered:
-    voices = [Voice(bank.instruments[name], **{"detune_cents": 0.0, **voice})]
-    rng = np.random.default_rng(0)
-    return render(bank, notes(*events), voices, seconds, tuning, rng, NO_PEDAL)
+    voices = [Voice(bank.instruments[name], detune_cents=0.0)]
+    return render(bank, notes(*events), voices, seconds, 0.0, np.random.default_rng(0), NO_PEDAL)
 
 
 def pitch_of(audio: NDArray[np.float32]) -> float:
@@ -116,15 +112,15 @@ def test_a_repeated_note_shortens_the_previous_note() -> None:
     ]
 
 
-def melody(*pitches: int, held: float = 0.3, every: float = 0.5) -> Notes:
-    onset = 0.2 + every * np.arange(len(pitches))
+def melody(*pitches: int, held: float = 0.3) -> Notes:
+    onset = 0.2 + 0.5 * np.arange(len(pitches))
     return notes_of(onset, onset + held, list(pitches), velocity=90)
 
 
-def phrase(bank: Bank, line: Line, notes: Notes, seconds: float = 2.0) -> NDArray[np.float32]:
+def phrase(bank: Bank, line: Line, notes: Notes) -> NDArray[np.float32]:
     voice = Voice(bank.instruments["violin_one"], release_s=0.02, detune_cents=0.0, line=line)
     rng = np.random.default_rng(0)
-    return render(bank, notes, [voice], seconds, 0.0, rng, NO_PEDAL).audio
+    return render(bank, notes, [voice], 2.0, 0.0, rng, NO_PEDAL).audio
 
 
 def level_at(audio: NDArray[np.float32], time_s: float) -> float:
@@ -186,9 +182,8 @@ def press(*rows: tuple[float, float, float]) -> NDArray[np.float64]:
     return np.array(rows, float).reshape(-1, 3)
 
 
-def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64], **voice: Any) -> Rendered:
-    settings: dict[str, Any] = {"dampers": dampers(), "detune_cents": 0.0, **voice}
-    voices = [Voice(bank.instruments["piano_one"], **settings)]
+def piano_sound(bank: Bank, notes: Notes, pedal: NDArray[np.float64]) -> Rendered:
+    voices = [Voice(bank.instruments["piano_one"], dampers=dampers(), detune_cents=0.0)]
     return render(bank, notes, voices, 2.0, 0.0, np.random.default_rng(0), pedal)
 
 

@@ -4,6 +4,7 @@ import re
 import shlex
 import tomllib
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 
 import kubernetes_validate
@@ -53,9 +54,14 @@ def test_all_named_settings_exist(path: Path) -> None:
 
 def test_the_lock_file_has_all_dependencies() -> None:
     project = tomllib.loads(read(REPOSITORY / "pyproject.toml"))["project"]
-    required = {re.split(r"[><=;\[ ]", entry)[0].lower() for entry in project["dependencies"]}
-    assert required <= set(locked_versions())
+    extras = chain(*project["optional-dependencies"].values())
+    required, optional = (
+        {re.split(r"[><=;\[ ]", entry)[0].lower().replace("_", "-") for entry in entries}
+        for entries in (project["dependencies"], extras)
+    )
     pins = constraints()
+    assert required <= set(locked_versions())
+    assert optional - {"rse-transcribe"} <= set(pins)
     licences = read(DOCKER / "LICENSES.md").lower().replace("_", "-")
     for name, version in locked_versions().items():
         assert version.split("+")[0] == pins[name], f"{name}: run `make lock`"

@@ -58,6 +58,11 @@ def test_options_beyond_the_capacity_are_rejected(client: TestClient) -> None:
 
 
 def test_session_reserves_its_load(client: TestClient) -> None:
+    info, metrics = client.get("/info").json(), client.get("/metrics").text
+    assert info["capacity"]["windows_per_s"] > 0  # measured when the service started
+    assert info["capacity"]["sessions_windows_per_s"] == 0
+    assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
+    assert "rse_sessions_load 0.0" in metrics
     set_capacity(client, DEFAULT, ANYTIME)
     with client.websocket_connect(ADDRESS) as first, client.websocket_connect(ADDRESS) as second:
         start_session(first, mode="anytime")

@@ -1,4 +1,4 @@
-"""Tests of the instruments and the pedal in live sessions and of uploads."""
+"""Tests of instruments, the pedal and beats in live sessions and uploads."""
 
 import base64
 import io
@@ -37,6 +37,8 @@ SAMPLES = np.sum(
     [play([(p, on, off)], DURATION_S, RATE_HZ, level) for _, p, on, off, level in PARTS], axis=0
 )
 NAMES = {pitch: name for name, pitch, *_ in PARTS}
+BEAT_S = 0.6
+TUNE = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.8)) for n, p in enumerate([57, 69, 81, 69] * 6)]
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +122,25 @@ def test_model_without_instruments_reports_none(recording: bytes) -> None:
         assert rejected_start(client, instruments=["piano"])[0]["code"] == "bad_start"
         response = post(client, recording, "midi", instruments="piano")
         assert response.status_code == 422
+
+
+def test_beats_are_sent_on_request(client: TestClient) -> None:
+    audio = pcm16(play(TUNE, BEAT_S * 26, RATE_HZ))
+    _, messages = perform(client, audio, beats=True)
+    beats = of_type(messages, "beat")
+    assert len(beats) >= 20
+    assert np.diff([beat["time_s"] for beat in beats]) == pytest.approx(BEAT_S, abs=0.05)
+    assert {beat["type"] for beat in messages[: messages.index(beats[0])]} >= {"note_on"}
+    midi = pretty_midi.PrettyMIDI(io.BytesIO(base64.b64decode(messages[-1]["midi_base64"])))
+    assert np.median(np.diff(midi.get_beats())) == pytest.approx(BEAT_S, abs=0.01)
+    assert midi.time_signature_changes
+    assert midi.key_signature_changes
+    onsets_s = sorted(note.start for part in midi.instruments for note in part.notes)
+    assert onsets_s == pytest.approx([m["time_s"] for m in of_type(messages, "note_on")], abs=2e-3)
+    _, messages_without = perform(client, audio)
+    assert not of_type(messages_without, "beat")
+    # The beats of a recording are reported at its end.
+    wav = sound_file(np.frombuffer(audio, "<i2"))
+    lines = post(client, wav, "ndjson", updates="true").text.splitlines()
+    beats_of_upload = of_type([json.loads(line) for line in lines], "beat")
+    assert np.diff([beat["time_s"] for beat in beats_of_upload]) == pytest.approx(BEAT_S, abs=0.05)

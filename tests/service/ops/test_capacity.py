@@ -6,7 +6,6 @@ from model.config import HOP
 from service.ops.capacity import MAX_LOAD, TRACKING_S, SessionAdmissionControl
 from service.protocol.options import Mode, StreamOptions
 from service.stream.windows import BatchTiming
-from tests.service.apps import serving
 
 ANYTIME = StreamOptions(mode=Mode.ANYTIME)
 RATE_HZ = 100 * HOP
@@ -66,16 +65,3 @@ def test_one_pause_of_the_machine_changes_the_cost_little() -> None:
     sessions = control(0.005)
     sessions.update_cost(live_batch(4, 15.0))
     assert sessions.window_s < 0.0052
-
-
-def test_service_reports_its_capacity() -> None:
-    with serving(max_sessions="auto") as (client, _):
-        ready = client.get("/readyz").json()
-        info = client.get("/info").json()
-        metrics = client.get("/metrics").text
-    assert info["settings"]["max_sessions"] == "auto"
-    assert info["capacity"]["windows_per_s"] > 0
-    assert info["max_sessions"] == ready["max_sessions"] >= 1
-    assert info["capacity"]["sessions_windows_per_s"] == 0
-    assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
-    assert "rse_sessions_load 0.0" in metrics

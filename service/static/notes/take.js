@@ -29,7 +29,7 @@ export class Take extends EventTarget {
     this.history = new History(); // edits
     this.transcribed = null; // {notes, beats} before the first edit
     this.stored = false; // true if some revision is stored in this browser
-    this.kept = false; // true if the current revision is stored in this browser
+    this.kept = false; // true if the current revision is stored in this browser, with its name
     this.revision = 0; // number of changes
     this.created = Date.now();
   }
@@ -77,10 +77,10 @@ export class Take extends EventTarget {
     this.history.push(restore(notes, this.notes, [beats, this.beats]));
   }
 
-  /** Record that the browser stores this revision of the take. */
-  recordStored(revision) {
+  /** Record that the browser stores this revision of the take, with this name. */
+  recordStored(revision, name) {
     this.stored = true;
-    this.kept = revision === this.revision;
+    this.kept = revision === this.revision && name === this.name;
   }
 
   /** Restore the transcribed notes and beats, as an edit that can be undone. */
@@ -175,6 +175,7 @@ export class Take extends EventTarget {
     if (name === this.name) return;
     this.name = name;
     this.title = "";
+    this.kept = false;
     this.dispatchEvent(new Event("about"));
   }
 

@@ -128,6 +128,7 @@ export class Archive extends EventTarget {
 
   async #write(take) {
     const { revision } = take;
+    let { name } = take;
     if (!this.#ids.has(take)) return;
     this.#timers.set(take, 0);
     try {
@@ -138,10 +139,11 @@ export class Archive extends EventTarget {
         const record = { id, length: take.duration, ...take.history, rate: take.recording?.rate };
         record.stamp = unique();
         record.file = take.recording?.fileName ?? "";
-        for (const name of COPIED) record[name] = take[name];
+        for (const property of COPIED) record[property] = take[property];
+        name = record.name;
         await this.#request("takes", "readwrite", (store) => store.put(record, id));
         this.#stamps.set(take, record.stamp);
-        take.recordStored(revision);
+        take.recordStored(revision, name);
         if (complete) this.dispatchEvent(new Event("kept"));
       }
     } catch (error) {
@@ -149,7 +151,7 @@ export class Archive extends EventTarget {
       this.#trouble(full ? `No space is left: “${take.name}” is not kept. Delete takes.` : NOT_KEPT);
     }
     this.#timers.delete(take);
-    if (take.live || take.revision !== revision) this.#scheduleWrite(take);
+    if (take.live || take.revision !== revision || take.name !== name) this.#scheduleWrite(take);
   }
 
   /** Return the id of a take. If another tab has changed its record, create a new id, to store both. */

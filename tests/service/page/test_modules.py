@@ -336,3 +336,30 @@ DELETED_DURING_A_WRITE = """async () => {
 
 def test_take_that_is_deleted_during_a_write_leaves_no_audio(bench: Tab) -> None:
     assert bench.run(DELETED_DURING_A_WRITE) == [0, 0]
+
+
+RENAMED_DURING_A_WRITE = """async () => {
+  const { Archive } = await import('./state/archive.js');
+  const { Take } = await import('./notes/take.js');
+  const take = new Take('old');
+  take.finish();
+  const { put } = IDBObjectStore.prototype;
+  IDBObjectStore.prototype.put = function (...values) {
+    IDBObjectStore.prototype.put = put;
+    const request = put.apply(this, values);
+    take.rename('new');
+    return request;
+  };
+  const archive = new Archive();
+  archive.follow(take, true);
+  await new Promise((resolve) => archive.addEventListener('kept', resolve, { once: true }));
+  const isKept = take.kept;
+  while (!take.kept) await new Promise((resolve) => setTimeout(resolve, 5));
+  const names = (await new Archive().load()).map(({ name }) => name);
+  await archive.delete(take);
+  return [isKept, names];
+}"""
+
+
+def test_take_that_is_renamed_during_a_write_is_written_again(bench: Tab) -> None:
+    assert bench.run(RENAMED_DURING_A_WRITE) == [False, ["new"]]

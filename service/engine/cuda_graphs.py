@@ -95,7 +95,7 @@ class GraphRunner:
         self._buckets: OrderedDict[tuple[int, int, int], _Bucket] = OrderedDict()
         self.batch_windows = _MIN_WINDOWS
 
-    def open_stream(self, positions: slice) -> FeatureStream:
+    def open_stream(self) -> FeatureStream:
         return WindowStream(self._fast.context)
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:

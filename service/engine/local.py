@@ -55,9 +55,9 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def open_stream(self, positions: slice) -> FeatureStream:
+    def open_stream(self) -> FeatureStream:
         """Return the state of a new live stream, for ``compute``."""
-        return self._runner.open_stream(positions)
+        return self._runner.open_stream()
 
     def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         """Return the probabilities of a live stream's next windows. Raises EngineError."""
@@ -81,7 +81,7 @@ class LocalEngine:
             raise EngineError(f"the model failed: {error}") from error
 
     def _compute_segment(self, segment: PendingWindows) -> SegmentProbabilities:
-        stream = self._runner.open_stream(segment.positions)
+        stream = self._runner.open_stream()
         starts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
         parts = [
             self._compute(stream, segment.subset(start, MAX_WINDOWS_PER_BATCH)) for start in starts

@@ -56,8 +56,8 @@ class Runner(Protocol):
 
     batch_windows: int
 
-    def open_stream(self, positions: slice) -> FeatureStream:
-        """Return the state of a new stream. positions: frames to predict from each window."""
+    def open_stream(self) -> FeatureStream:
+        """Return the state of a new stream."""
         ...
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
@@ -78,7 +78,7 @@ class PlainRunner:
         self._transcriber = transcriber
         self._device = device_of(transcriber)
 
-    def open_stream(self, positions: slice) -> FeatureStream:
+    def open_stream(self) -> FeatureStream:
         return self._transcriber.open_stream()
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
@@ -106,8 +106,8 @@ class CpuRunner:
         # for these windows together as one by one.
         self._exact_windows: dict[tuple[int, int], bool] = {}
 
-    def open_stream(self, positions: slice) -> FeatureStream:
-        return self._fast.open_stream(positions)
+    def open_stream(self) -> FeatureStream:
+        return self._fast.open_stream(_TYPICAL_POSITIONS)  # ``rows`` sets those of each window
 
     def rows(self, stream: FeatureStream, due: PendingWindows) -> list[Tensor]:
         """Compute windows together only if this gives the same bits as one by one."""
@@ -206,7 +206,7 @@ def _batch_s(runner: Runner, device: torch.device, windows: int) -> float:
     """Return the time in s of a batch with one window of each of ``windows`` streams: the minimum
     of several runs, because other programs may slow down some runs."""
     positions = _TYPICAL_POSITIONS
-    streams = [runner.open_stream(positions) for _ in range(windows)]
+    streams = [runner.open_stream() for _ in range(windows)]
     due = PendingWindows(
         np.zeros(WINDOW, np.float32), 1, positions.stop - positions.start, positions
     )

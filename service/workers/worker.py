@@ -203,7 +203,7 @@ class Worker:
     def _open(self, opening: OpenSession) -> None:
         try:
             session = LiveSession(opening, self.loaded.config, self._settings)
-            session.features = self._runner.open_stream(session.stream.positions)
+            session.features = self._runner.open_stream()
         except ProtocolError as error:
             self._replies.append(SessionOutput(opening.number, error=error))
         except Exception:
@@ -333,7 +333,7 @@ class Worker:
         count = part.preroll + part.windows
         error, stop = None, job.done + count - due.preroll
         try:
-            job.features = job.features or self._runner.open_stream(due.positions)
+            job.features = job.features or self._runner.open_stream()
             if rows := self._runner.rows(job.features, part)[part.preroll :]:
                 stored = self._memory.probabilities(slot, due)[stop - len(rows) : stop]
                 stored[:] = self._runner.predict(rows, part.positions).reshape(stored.shape)

@@ -74,7 +74,7 @@ def transcribe_stream(
     ``max_windows`` windows."""
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
     stream = open_stream(engine, audio, options, lambda _, block: frames.append(block.copy()))
-    features = engine.open_stream(stream.positions)
+    features = engine.open_stream()
     events: list[Event] = []
     start, turn = 0, 0
     while start < len(data):

@@ -141,7 +141,7 @@ def every_window(
     mode ``anytime``, one window per hop. The last windows have fewer columns, because frames after
     the end of the audio are omitted. audio: samples at the model's rate."""
     schedule = WindowSchedule(engine.config.min_lookahead_hops, 1, columns - 1, last_age)
-    features = engine.open_stream(schedule.positions)
+    features = engine.open_stream()
     frames, blocks = schedule.frames(len(audio)), schedule.blocks(len(audio))
     after = np.zeros(schedule.end_sample(blocks - 1) - len(audio), np.float32)
     padded = np.concatenate([np.zeros(WINDOW, np.float32), audio, after])

@@ -85,7 +85,7 @@ class Stream:
         weakref.finalize(self, self._engine.close)  # if the caller does not close the stream
         settings = TrackerSettings.from_card(network.card)
         self._stream = stream.Stream(network.config, settings, audio, options)
-        self._features = self._engine.open_stream(self._stream.positions)
+        self._features = self._engine.open_stream()
         self._state = "open"
 
     @property

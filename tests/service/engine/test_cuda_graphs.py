@@ -48,7 +48,7 @@ def test_windows_include_their_context() -> None:
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 40 * HOP)).astype(np.float32)
     padded = torch.cat([torch.zeros(context), torch.from_numpy(audio)])
     runner = GraphRunner(fast, torch.device("cpu"), [POSITIONS], record_eagerly)
-    stream = runner.open_stream(POSITIONS)
+    stream = runner.open_stream()
     start = 0
     for hops in (0, 32, 1, 7):
         start += hops * HOP

@@ -37,7 +37,7 @@ def network(config: ModelConfig, dtype: torch.dtype = torch.float32) -> Transcri
 
 def rows_of(runner: Runner, windows: list[NDArray[np.float32]]) -> list[torch.Tensor]:
     pending = [PendingWindows(window, 1, 1, POSITIONS) for window in windows]
-    return [row for new in pending for row in runner.rows(runner.open_stream(POSITIONS), new)]
+    return [row for new in pending for row in runner.rows(runner.open_stream(), new)]
 
 
 @BOTH
@@ -59,7 +59,7 @@ def test_consecutive_windows_have_the_same_bits_in_batches(
     runner = make_runner(network(FILTERBANK, dtype))
     audio = (0.1 * np.random.default_rng(0).standard_normal(WINDOW + 12 * 32 * HOP)).astype("f4")
     pending = PendingWindows(audio, 12, 32, POSITIONS)
-    stream = runner.open_stream(POSITIONS)
+    stream = runner.open_stream()
     alone = [row for n in range(12) for row in runner.rows(stream, pending.subset(n, 1))]
     advance_batch = NetworkStream.advance_batch
 
@@ -71,7 +71,7 @@ def test_consecutive_windows_have_the_same_bits_in_batches(
 
     monkeypatch.setattr(NetworkStream, "advance_batch", advance)
     for sizes in ([4, 4, 4], [1, 2, 9], [5, 1, 6]):
-        stream = runner.open_stream(POSITIONS)
+        stream = runner.open_stream()
         together: list[torch.Tensor] = []
         for size in sizes:
             together += runner.rows(stream, pending.subset(len(together), size))
@@ -157,7 +157,7 @@ def test_engine_preserves_threads_and_random_state_of_the_caller(
 
 def test_closed_engine_raises_engine_errors() -> None:
     engine = LocalEngine(network(FILTERBANK))
-    stream = engine.open_stream(POSITIONS)
+    stream = engine.open_stream()
     engine.close()
     pending = PendingWindows(noise(1)[0], 1, 1, POSITIONS)
     with pytest.raises(EngineError, match="closed"):

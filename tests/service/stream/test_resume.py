@@ -59,7 +59,7 @@ def run_stream(
     """Stream ``samples`` from the checkpoint to the end, or up to the sample ``cut_at``. Return the
     events and the checkpoint from which another stream can resume."""
     stream = open_stream(engine, audio_format(rate_hz), options, checkpoint=checkpoint)
-    features = engine.open_stream(stream.positions)
+    features = engine.open_stream()
     start = checkpoint.from_sample if checkpoint else 0
     events = []
     chunk = rate_hz // 7
@@ -114,14 +114,14 @@ def test_resume_preserves_the_downmix(engines: list[LocalEngine], right: float) 
     events, _ = transcribe_stream(engines[0], values.tobytes(), audio)
     for cut in range(10_000, len(mono), 60_000):
         first = open_stream(engines[0], audio)
-        features = engines[0].open_stream(first.positions)
+        features = engines[0].open_stream()
         resumed = []
         for chunk in np.array_split(values[:cut], 1 + cut // 3_000):
             first.feed(chunk.tobytes())
             resumed += compute_pending(engines[0], first, features)
         checkpoint = Checkpoint.model_validate_json(first.checkpoint.model_dump_json())
         second = open_stream(engines[1], audio, checkpoint=checkpoint)
-        features = engines[1].open_stream(second.positions)
+        features = engines[1].open_stream()
         second.feed(values[checkpoint.from_sample :].tobytes())
         resumed += compute_pending(engines[1], second, features)
         second.end()
@@ -134,7 +134,7 @@ def test_replay_needs_at_most_the_guaranteed_audio(
 ) -> None:
     samples = random_performance(rate_hz, 3)
     stream = open_stream(engines[0], audio_format(rate_hz), options)
-    features = engines[0].open_stream(stream.positions)
+    features = engines[0].open_stream()
     for start in range(0, len(samples), rate_hz // 20):
         end = min(start + rate_hz // 20, len(samples))
         stream.feed_samples(samples[start:end])

@@ -25,7 +25,7 @@ class Performance:
     def __init__(self, engine: LocalEngine, duration_s: float) -> None:
         self.session = LiveSession(open_command(FAKE_RATE_HZ), engine.config, TrackerSettings())
         self._engine = engine
-        self._features = engine.open_stream(self.session.stream.positions)
+        self._features = engine.open_stream()
         self._data = pcm16(random_performance(FAKE_RATE_HZ, 7, duration_s))
         self.start_s = monotonic()
         self._messages: list[str] = []

@@ -43,7 +43,7 @@ def timed_events(
 ) -> list[tuple[Event, int]]:
     """Return the events of a stream before its end, each with the number of processed samples."""
     stream = open_stream(engine, audio_format(rate_hz), options)
-    features = engine.open_stream(stream.positions)
+    features = engine.open_stream()
     stream.feed_samples(samples)
     out: list[tuple[Event, int]] = []
     while (windows := stream.next_windows(1)) is not None:
@@ -100,7 +100,7 @@ def test_wide_windows_give_the_same_frames(
     blocks: list[NDArray[np.float32]] = []
     stream = open_stream(full_engine, audio, options, lambda _, block: blocks.append(block.copy()))
     assume(stream.wide_positions.start > 0)  # the fake model detects no onset at position 0
-    features = full_engine.open_stream(stream.positions)
+    features = full_engine.open_stream()
     stream.feed(raw)
     stream.end()
     events: list[Event] = []
@@ -163,7 +163,7 @@ def test_events_are_sent_within_the_guaranteed_delay(options: StreamOptions, rat
     max_ms = {"note_on": 0.0, "note_off": 0.0}
     with LocalEngine(FakeTranscriber()) as engine:
         stream = open_stream(engine, audio, options)
-        features = engine.open_stream(stream.positions)
+        features = engine.open_stream()
         for start in range(0, len(raw), step):
             sent_s = (start + step) / audio.pcm_frame_bytes / rate_hz
             stream.feed(raw[start : start + step])
@@ -181,7 +181,7 @@ def test_invalid_audio_ends_a_stream_after_earlier_events(engine: LocalEngine) -
     good = play([(69, 0.1, 9.0)], 1.0, 44_100)
     raw = to_bytes(np.append(good, [np.nan, 0.5]).astype(np.float32), audio)
     stream = open_stream(engine, audio)
-    features = engine.open_stream(stream.positions)
+    features = engine.open_stream()
     stream.feed(raw)
     events = compute_pending(engine, stream, features)
     assert stream.error is not None

@@ -67,7 +67,7 @@ def test_worker_is_busy_if_other_windows_wait(worker: Worker) -> None:
 def test_failure_of_a_segment_does_not_affect_others(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(positions: slice) -> None:
+    def fail() -> None:
         raise RuntimeError("no memory")
 
     worker.handle(Segment(0, segment(3)))

@@ -132,6 +132,17 @@ class SocketConnection(WebSocketsSansIOProtocol):
         if self._parsing is None:
             self._parse()
 
+    def send_receive_event_to_app(self) -> None:
+        """Close the connection if a text is not UTF-8. The base class would log a traceback."""
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.conn.fail(1007, "a text message is not UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
     def handle_events(self) -> None:
         self._frames_done_s = max(self._frames_done_s, self.loop.time())
         self._frames_done_s += len(self.conn.events) / MAX_FRAMES_PER_S

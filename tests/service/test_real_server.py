@@ -204,6 +204,7 @@ async def test_invalid_utf8_closes_the_connection(server: RunningServer) -> None
     async with connect_to(server) as socket:
         await socket.send(b"\xff", text=True)
         assert await ServerSession(socket).receive_rest() == 1007
+    assert "Traceback" not in server.log
 
 
 async def test_sighup_reloads_keys_and_logs_no_secret(

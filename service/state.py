@@ -77,7 +77,7 @@ class ServiceState:
         """True if the model is loaded and a worker is running."""
         return self.loaded and self.pool.is_ready
 
-    async def wait_for(self, work: Awaitable[T], timeout_s: float) -> T:
+    async def wait_for(self, work: Awaitable[T], timeout_s: float | None = None) -> T:
         """Return the result of an awaitable. If the service starts to drain, or ``timeout_s`` has
         passed, cancel the awaitable and raise ProtocolError or TimeoutError."""
         task = asyncio.ensure_future(work)

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from anyio import to_process
+from anyio import CapacityLimiter, to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
@@ -39,7 +39,7 @@ MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20  # maximum size of the request body
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
 MIN_BEAT_S = 0.05  # minimum interval between beats, which limits how many beats can fill a gap
-RENDER_TIMEOUT_S = 60.0  # includes the time that a score waits for other scores
+RENDER_TIMEOUT_S = 60.0  # without the time that a score waits for other scores
 RENDER_NICE = 10  # nice value of the processes, which gives priority to live streams
 
 
@@ -141,17 +141,16 @@ async def render_score(
     async def render() -> bytes | dict[str, Any]:
         # In a thread, because thousands of notes would block the event loop.
         pickled = await run_in_threadpool(pickle.dumps, score)
-        async with turn:
+        async with turn, state.scores, asyncio.timeout(RENDER_TIMEOUT_S):
             return await to_process.run_sync(
-                _write, pickled, form, width, cancellable=True, limiter=state.scores
+                _write, pickled, form, width, cancellable=True, limiter=CapacityLimiter(1)
             )
 
     rendering = asyncio.create_task(render())
     disconnected = asyncio.create_task(_wait_for_disconnect(request))
     try:
         ended = asyncio.wait([rendering, disconnected], return_when="FIRST_COMPLETED")
-        wait_for = asyncio.wait_for if of_upload else state.wait_for
-        await wait_for(ended, RENDER_TIMEOUT_S)
+        await (ended if of_upload else state.wait_for(ended))
         if not rendering.done():
             raise ProtocolError(ErrorCode.BAD_UPLOAD, "the client disconnected")
         return rendering.result()

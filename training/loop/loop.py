@@ -29,6 +29,7 @@ from training.loop.run_folder import read_state, write_metrics, write_state
 logger = logging.getLogger(__name__)
 
 _REPORT_S = 30.0  # maximum time between two lines of training loss
+_SAVE_S = 600.0  # maximum training time that is lost if the process is killed
 _BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -166,7 +167,7 @@ class Trainer:
         if self.step == 0:
             torch.manual_seed(config.seed)
         stop_s = self.seconds + 60 * config.max_minutes if config.max_minutes else math.inf
-        next_report = self.seconds + _REPORT_S
+        next_report, next_save = self.seconds + _REPORT_S, self.seconds + _SAVE_S
         bar = tqdm(
             total=1.0,
             initial=self.progress,
@@ -184,8 +185,10 @@ class Trainer:
                         next_report = self.seconds + _REPORT_S
                     if received:
                         break
-                    if self.step % config.validate_steps == 0 and self.progress < 1:
-                        self.save()
+                    must_validate = self.step % config.validate_steps == 0
+                    if (must_validate or self.seconds >= next_save) and self.progress < 1:
+                        self.save(must_validate)
+                        next_save = self.seconds + _SAVE_S
             except FloatingPointError:
                 raise  # the weights are useless, so the saved ones must not be overwritten
             except Exception:

@@ -73,6 +73,7 @@ def _search(folder: Path, inputs: Inputs) -> None:
     files = []
     for root, folders, names in os.walk(folder, onerror=on_error):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        inputs.skipped += [Path(root, name) for name in folders if os.path.islink(Path(root, name))]
         files += [Path(root, name) for name in names if not name.startswith(".")]
     for file in sorted(files):
         special = os.path.exists(file) and not os.path.isfile(file)  # a pipe would never end

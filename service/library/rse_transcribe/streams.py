@@ -87,6 +87,7 @@ class Stream:
         self._stream = stream.Stream(network.config, settings, audio, options)
         self._features = self._engine.open_stream()
         self._state = "open"
+        self._events: list[Event] = []  # of a failed call as well, until ``finish`` returns them
 
     @property
     def note_on_delay_ms(self) -> float:
@@ -117,26 +118,27 @@ class Stream:
         except BadAudioError:
             self._state = "ended"  # the earlier samples are intact
             raise
-        events = self._process_pending()
+        self._process_pending()
         self._state = "open"
-        return self._requested(events)
+        return self._take_events()
 
     def finish(self) -> list[Event]:
         """Transcribe the rest of the audio and end all notes. Return the last events. A second call
-        returns none. If the model failed or a call was interrupted, only end the sounding notes, at
-        the last decided frame. Raises RuntimeError if the model fails, the stream was closed, or
-        this process was forked."""
+        returns none. If the model failed or a call was interrupted, only return the events of this
+        call and end the sounding notes, at the last decided frame. Raises RuntimeError if the model
+        fails, the stream was closed, or this process was forked."""
         if self._state == "finished":
             return []
         self._check("finish")
         if self._state == "failed":  # windows are missing, so later ones would get wrong times
-            events = self._stream.close()
+            self._events += self._stream.close()
         else:
             self._state = "failed"
             self._stream.end()
-            events = self._process_pending() + self._stream.finish()
+            self._process_pending()
+            self._events += self._stream.finish()
         self._state = "finished"
-        return self._requested(events)
+        return self._take_events()
 
     def close(self) -> None:
         """Close the stream. Call ``finish`` first, or sounding notes are lost. Idempotent."""
@@ -144,13 +146,13 @@ class Stream:
             self._state = "closed"
         self._engine.close()
 
-    def _process_pending(self) -> list[Event]:
-        events: list[Event] = []
+    def _process_pending(self) -> None:
         while (due := self._stream.next_windows()) is not None:
-            events += self._stream.process_predictions(self._engine.compute(self._features, due))
-        return events
+            predictions = self._engine.compute(self._features, due)
+            self._events += self._stream.process_predictions(predictions)
 
-    def _requested(self, events: list[Event]) -> list[Event]:
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
         return [event for event in events if self._updates or not is_optional_event(event)]
 
     def _check(self, call: str) -> None:

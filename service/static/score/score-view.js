@@ -13,6 +13,9 @@ const PROGRESS_AFTER_S = 1; // waiting time after which a progress bar is shown
 const LIVE_S = 4; // interval between two scores of a growing take
 const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
 const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the score
+// A growing take needs this many beats, over this share of its length, for a score with bars.
+const MIN_LIVE_BEATS = 8;
+const MIN_LIVE_SHARE = 0.5;
 const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm
 
@@ -25,6 +28,7 @@ export class ScoreView {
   #take = null;
   #score = null; // latest response of the service
   #requestedState = ""; // state of the take for which the score was requested
+  #rejected = { state: "", until: 0 }; // state that a busy service rejected, and the time of its retry in ms
   #request = null; // AbortController of the request for the score in view
   #requests = new Set(); // AbortControllers of all requests
   #cancelled = false; // true from Cancel until the take or the view changes
@@ -106,9 +110,9 @@ export class ScoreView {
     if (take !== this.#take) this.#forget(take);
     const width = Math.round(Math.max(MIN_WIDTH, this.#page.clientWidth * TENTHS_MM_A_PIXEL));
     const state = `${take.live ? take.notes.length : take.revision} ${width} ${this.#filterChanges} ${take.name}`;
-    const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled;
+    const isBusy = state === this.#rejected.state && performance.now() < this.#rejected.until;
+    const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled && !isBusy;
     const notes = mustRequest ? this.#notes() : [];
-    let wait = take.live ? LIVE_S : SETTLED_S;
     if (notes.length) {
       this.#request = new AbortController();
       try {
@@ -124,11 +128,11 @@ export class ScoreView {
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#showText(error.message);
         if (error.final) this.#requestedState = state;
-        wait = error.seconds ?? wait;
+        if (error.seconds) this.#rejected = { state, until: performance.now() + 1000 * error.seconds };
       }
       this.#request = null;
     }
-    if (this.shown) this.#timer = after(wait, () => this.#refresh());
+    if (this.shown) this.#timer = after(take.live ? LIVE_S : SETTLED_S, () => this.#refresh());
   }
 
   #forget(take) {
@@ -136,7 +140,7 @@ export class ScoreView {
     this.#cancelled = false;
     this.#take = take;
     this.#score = null;
-    this.#requestedState = "";
+    this.#requestedState = this.#rejected.state = "";
     this.#page.replaceChildren();
     this.#showText(take.notes.length ? "Writing the score…" : "The score appears as notes are detected.");
     this.#enable();
@@ -169,7 +173,9 @@ export class ScoreView {
 
   /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
   #newestBeats() {
-    const { beats } = this.#stage.take;
+    const { beats, notes, head } = this.#stage.take;
+    if (beats.length < MIN_LIVE_BEATS) return [];
+    if (beats.at(-1).time_s - beats[0].time_s < MIN_LIVE_SHARE * (head - notes[0].onset)) return [];
     const last = beats.length - MAX_LIVE_BEATS;
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }

@@ -14,6 +14,8 @@ export async function problemText(response) {
 // ends within seconds, while each retry sends much of a file again.
 export const BUSY = [429, 502, 503, 504];
 const DEFAULT_RETRY_S = 5; // if the response has no Retry-After
+const MAX_RETRY_S = 60;
 
 /** The pause in seconds before a retry. */
-export const retrySeconds = ({ headers }) => Number(headers.get("Retry-After")) || DEFAULT_RETRY_S;
+export const retrySeconds = ({ headers }) =>
+  Math.min(MAX_RETRY_S, Number(headers.get("Retry-After")) || DEFAULT_RETRY_S);

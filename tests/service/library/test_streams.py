@@ -1,5 +1,6 @@
 """Tests of the library's ``Stream``."""
 
+import itertools
 import threading
 from typing import Any, NoReturn
 
@@ -141,6 +142,23 @@ def test_finish_after_a_failure_only_ends_sounding_notes(
     assert events == expected[: len(events)]
     assert [event.kind for event in events + last] == ["note_on", "note_off"] * len(stream.notes)
     assert last[0].time_s <= len(first) / RATE_HZ
+
+
+def test_events_of_a_failed_block_are_returned_by_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute, calls = LocalEngine.compute, itertools.count()
+
+    def fail_late(engine: LocalEngine, *arguments: Any) -> Any:
+        if next(calls) == 100:
+            raise EngineError("no memory")
+        return compute(engine, *arguments)
+
+    monkeypatch.setattr(LocalEngine, "compute", fail_late)
+    with Stream(RATE_HZ, model=FakeTranscriber(), block_frames=1) as stream:
+        with pytest.raises(EngineError):
+            stream.push(np.tile(melody(), 8))
+        events = stream.finish()
+    assert [event.kind for event in events] == ["note_on", "note_off"] * len(stream.notes)
+    assert events
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Tests of scores: `POST /score`, and uploads with `answer=musicxml`."""
 
+import asyncio
 import io
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -162,6 +164,24 @@ def test_slow_score_times_out(client: TestClient, monkeypatch: pytest.MonkeyPatc
     assert response.json()["code"] == "score_timeout"
     monkeypatch.undo()
     assert client.post("/score", json={"notes": NOTES}).status_code == 200
+
+
+def test_the_timeout_of_a_score_does_not_include_its_turn(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def render(*_: object, **options: object) -> bytes:
+        await asyncio.sleep(1)
+        return b"<score/>"
+
+    monkeypatch.setattr(score, "RENDER_TIMEOUT_S", 1.8)
+    monkeypatch.setattr(to_process, "run_sync", render)
+    query, body = {"form": "musicxml"}, {"notes": NOTES}
+    with ThreadPoolExecutor(MAX_SCORES_PER_CLIENT) as pool:
+        posts = [
+            pool.submit(client.post, "/score", params=query, json=body)
+            for _ in range(MAX_SCORES_PER_CLIENT)
+        ]
+    assert [post.result().status_code for post in posts] == [200] * MAX_SCORES_PER_CLIENT
 
 
 def test_slow_score_ends_with_its_client_or_server(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from training.loop import loop
 from training.loop.loop import LoopConfig, Trainer, deferred_signals
 
 Batches = Generator[Tensor, None, None]
@@ -135,6 +136,24 @@ def test_a_run_saves_before_it_validates(tmp_path: Path) -> None:
         Trainer(Killed(), replace(QUICK, max_minutes=1e-9), tmp_path).run()
     assert resume(tmp_path).step == 1
     assert (tmp_path / "last.safetensors").exists()
+
+
+def test_a_run_is_also_saved_between_validations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(LinearTask):
+        steps = 0
+
+        def loss(self, batch: Any) -> tuple[Tensor, Mapping[str, Tensor]]:
+            self.steps += 1
+            if self.steps == 3:
+                raise KeyboardInterrupt
+            return super().loss(batch)
+
+    monkeypatch.setattr(loop, "_SAVE_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(Killed(), QUICK, tmp_path).run()
+    assert resume(tmp_path).step == 2
 
 
 def test_data_errors_after_a_signal_are_ignored(tmp_path: Path) -> None:

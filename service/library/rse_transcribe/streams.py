@@ -87,7 +87,7 @@ class Stream:
         self._stream = stream.Stream(network.config, settings, audio, options)
         self._features = self._engine.open_stream()
         self._state = "open"
-        self._events: list[Event] = []  # of a failed call as well, until ``finish`` returns them
+        self._events: list[Event] = []  # not yet returned, perhaps because a call failed
 
     @property
     def note_on_delay_ms(self) -> float:

@@ -109,7 +109,7 @@ def test_background_pool_equals_the_local_engine() -> None:
 async def test_load_failure_is_reported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RSE_LOG_FORMAT", "json")  # of the workers too
+    monkeypatch.setenv("RSE_LOG_FORMAT", "json")  # workers read it
     pool = WorkerPool(WorkerConfig(load=fail_to_load, model="", device="cpu"), cores=2, workers=2)
     with pytest.raises(EngineError, match="ValueError: no such weights"):
         await pool.start()

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -67,7 +66,6 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
             print(f"invalid device: {error}", file=sys.stderr)
             return 2
     logs.configure(settings.log_format)
-    os.environ["RSE_LOG_FORMAT"] = settings.log_format  # workers read it
     try:
         app = create_app(settings)
     except KeysError as error:

@@ -62,8 +62,9 @@ def create_app(
     for name in unknown_variables(os.environ):
         logger.warning("unknown setting: variable=%s", name)
     metrics = Metrics()
+    model, device, log_format = settings.model, settings.device, settings.log_format
     pool = WorkerPool(
-        WorkerConfig(load=load_model, model=settings.model, device=settings.device),
+        WorkerConfig(load=load_model, model=model, device=device, log_format=log_format),
         cores=available_cores(),
         workers=None if settings.workers == "auto" else settings.workers,
         hang_timeout_s=settings.hang_timeout_s,

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from service.engine.runners import EngineModel
@@ -31,11 +31,12 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class WorkerConfig(NamedTuple):
-    """Model of the workers. ``model`` and ``device`` are the arguments of ``load``."""
+    """Model and logs of the workers. ``model`` and ``device`` are the arguments of ``load``."""
 
     load: LoadModel
     model: str
     device: str
+    log_format: Literal["text", "json"] = "text"
 
 
 def may_use_gpu(device: str) -> bool:

@@ -94,7 +94,6 @@ class SegmentResult(NamedTuple):
 
 def main() -> None:
     """Run a worker process. The arguments are the file descriptors of its socket and its memory."""
-    logs.configure("json" if os.environ.get("RSE_LOG_FORMAT") == "json" else "text")
     run(Connection(int(sys.argv[1])), int(sys.argv[2]), own_process=True)
 
 
@@ -102,6 +101,8 @@ def run(service: Connection, memory: int, own_process: bool = False) -> None:
     """Load the model, and handle messages until the service closes the connection."""
     try:
         config = service.recv()
+        if own_process:
+            logs.configure(config.log_format)
         try:
             worker = Worker(config, memory)
         except Exception as error:

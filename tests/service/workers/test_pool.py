@@ -106,11 +106,9 @@ def test_background_pool_equals_the_local_engine() -> None:
         np.testing.assert_array_equal(frames, expected[1])
 
 
-async def test_load_failure_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RSE_LOG_FORMAT", "json")  # workers read it
-    pool = WorkerPool(WorkerConfig(load=fail_to_load, model="", device="cpu"), cores=2, workers=2)
+async def test_load_failure_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    config = WorkerConfig(load=fail_to_load, model="", device="cpu", log_format="json")
+    pool = WorkerPool(config, cores=2, workers=2)
     with pytest.raises(EngineError, match="ValueError: no such weights"):
         await pool.start()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]

@@ -79,12 +79,14 @@ class ScoreDocument:
         title: str = "",
         reported: Sequence[LiveBeat] | None = None,
         pedal: Iterable[PedalTimes] = (),
+        *,
+        is_live: bool = False,
     ) -> None:
         """Analyse the notes (see ``analyse``). ``pedal``: presses of the sustain pedal."""
         ended = [note for note in notes if note.offset_s is not None]
         self._notes = sorted(ended, key=lambda note: (note.onset_s, note.pitch))
         self._title, self._pedal = title, list(pedal)
-        self.analysis = analyse(self._notes, hints, reported)
+        self.analysis = analyse(self._notes, hints, reported, is_live)
 
     @cached_property
     def _parts(self) -> sheet.Parts:

@@ -78,11 +78,13 @@ Beats = Annotated[
 
 
 class ScoreRequest(BeatHints):
-    """Notes, pedal presses and beat hints. If ``beats`` is set, the score uses these beats."""
+    """Notes, pedal presses and beat hints. If ``beats`` is set, the score uses these beats. With
+    ``live``, the performance is in progress (``ScoreDocument``)."""
 
     notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)
     beats: Beats | None = None
+    live: bool = False
     title: str = ""
 
 
@@ -116,7 +118,8 @@ async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -
         except ValidationError as error:
             errors = [{**e, "loc": ("body", *e["loc"])} for e in error.errors()]
             raise RequestValidationError(errors) from None
-        score = partial(ScoreDocument, body.notes, body, body.title, body.beats, body.pedal)
+        beats, pedal, live = body.beats, body.pedal, body.live
+        score = partial(ScoreDocument, body.notes, body, body.title, beats, pedal, is_live=live)
         rendered = await render_score(request, state, score, query.form, query.width)
     if isinstance(rendered, dict):
         return JSONResponse(rendered)
@@ -142,6 +145,7 @@ async def render_score(
         # In a thread, because thousands of notes would block the event loop.
         pickled = await run_in_threadpool(pickle.dumps, score)
         async with turn, state.scores, asyncio.timeout(RENDER_TIMEOUT_S):
+            # Its own limiter, because the score already has its turn.
             return await to_process.run_sync(
                 _write, pickled, form, width, cancellable=True, limiter=CapacityLimiter(1)
             )

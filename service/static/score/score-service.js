@@ -4,16 +4,16 @@ import { request } from "../service/access.js";
 import { BUSY, problemText, retrySeconds } from "../service/problem.js";
 
 /**
- * `beats`: the beats that the score must use, if any. If the service rejects the request, the Error has
+ * `beats`: the beats that the score must use, if any; `live`: true if the take still grows. If the service rejects the request, the Error has
  * `final`, true if a retry would fail again, and otherwise `seconds`, the pause before a retry.
- * @param {{notes: object[], pedal: object[], title: string, beats?: object[], form: string, width?: number, signal?: AbortSignal}} request
+ * @param {{notes: object[], pedal: object[], title: string, beats?: object[], live?: boolean, form: string, width?: number, signal?: AbortSignal}} request
  */
-export async function fetchScore({ notes, pedal, title, beats, form, width, signal }) {
+export async function fetchScore({ notes, pedal, title, beats, live, form, width, signal }) {
   const query = new URLSearchParams({ form, ...(width && { width: String(width) }) });
   const response = await request(`score?${query}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ notes, pedal, title, beats }),
+    body: JSON.stringify({ notes, pedal, title, beats, live }),
     signal,
   });
   if (!response.ok) {

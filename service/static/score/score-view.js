@@ -13,9 +13,6 @@ const PROGRESS_AFTER_S = 1; // waiting time after which a progress bar is shown
 const LIVE_S = 4; // interval between two scores of a growing take
 const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
 const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the score
-// A growing take needs this many beats, over this share of its length, for a score with bars.
-const MIN_LIVE_BEATS = 8;
-const MIN_LIVE_SHARE = 0.5;
 const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm
 
@@ -121,6 +118,7 @@ export class ScoreView {
           pedal: this.#pedal(),
           title: titleOf(take),
           beats: take.live ? this.#newestBeats() : take.keptBeats,
+          live: take.live,
           form: "svg",
           width,
         });
@@ -173,9 +171,7 @@ export class ScoreView {
 
   /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
   #newestBeats() {
-    const { beats, notes, head } = this.#stage.take;
-    if (beats.length < MIN_LIVE_BEATS) return [];
-    if (beats.at(-1).time_s - beats[0].time_s < MIN_LIVE_SHARE * (head - notes[0].onset)) return [];
+    const { beats } = this.#stage.take;
     const last = beats.length - MAX_LIVE_BEATS;
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }

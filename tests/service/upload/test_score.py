@@ -55,6 +55,11 @@ def test_score_has_note_times_and_keeps_beats(client: TestClient) -> None:
         result = client.post("/score", json={"notes": NOTES, "beats": requested}).json()
         assert result["signature"] == [size, 4]
         assert [b["time_s"] for b in result["beats"]] == [b["time_s"] for b in requested]
+    # A performance in progress needs more beats.
+    few = {"notes": NOTES, "beats": requested, "live": True}
+    assert not client.post("/score", json=few).json()["steady"]
+    many = {"notes": NOTES, "beats": body["beats"], "live": True}
+    assert client.post("/score", json=many).json()["steady"]
 
 
 BEAT = {"time_s": 1.0, "place": 0, "beats_per_bar": 4}

@@ -83,6 +83,7 @@ class ErrorCode(StrEnum):
     DISK_FULL = "disk_full", 0, 507, True
     SCORE_TIMEOUT = "score_timeout", 0, 422
     TOO_MANY_UPLOADS = "too_many_uploads", 0, 503, True
+    WORKERS_EXITED = "workers_exited", 0, 500
     # any request
     NOT_FOUND = "not_found", 0, 404
     METHOD_NOT_ALLOWED = "method_not_allowed", 0, 405

@@ -259,6 +259,10 @@ class EngineError(RuntimeError):
     """The model or a worker failed, or the engine is closed."""
 
 
+class WorkersExitedError(EngineError):
+    """Each worker that computed a part of this recording exited, so the recording may cause it."""
+
+
 class InferenceEngine(Protocol):
     """Computes segments of recordings, ``workers`` at a time, in this process or in others."""
 

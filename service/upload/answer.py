@@ -25,6 +25,7 @@ from service.stream.recording import (
     RecordingItem,
     TranscriptionResult,
 )
+from service.stream.windows import WorkersExitedError
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +181,8 @@ def as_problem(error: Exception) -> ProtocolError:
     """Return the error for the client. Log the exception if it is an error of the server."""
     if isinstance(error, ProtocolError) and error.code.status:
         return error
+    if isinstance(error, WorkersExitedError):
+        return ProtocolError(ErrorCode.WORKERS_EXITED, str(error))
     problem = server_error(error)
     if problem.code is ErrorCode.DISK_FULL:
         logger.error("an upload failed: %s", error)

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from threading import Thread
+from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -28,14 +29,22 @@ from service.engine.load import WorkerConfig, may_use_gpu, worker_count
 from service.engine.segment_memory import SLOTS, SegmentMemory, create_file
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.session import OpenSession, SessionOutput
-from service.stream.windows import BatchTiming, EngineError, PendingWindows, SegmentProbabilities
+from service.stream.windows import (
+    BatchTiming,
+    EngineError,
+    PendingWindows,
+    SegmentProbabilities,
+    WorkersExitedError,
+)
 from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, SegmentResult, run
 
 logger = logging.getLogger(__name__)
 
 PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit files
-MAX_LOAD_S = 600.0  # maximum time for loading the model, which may be compiled for a GPU
-MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0  # limits of the pause after a worker has failed to start
+MAX_LOAD_S = 120.0  # maximum time for loading the model, after which a worker is replaced
+# Limits of the pause before a worker is replaced again. The pause doubles each time. There is none
+# after a worker that lasted for more than the maximum.
+MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
 MAX_ATTEMPTS = 4  # number of exits of workers after which a segment fails, as it may cause them
 MIN_MISSED_PINGS = 8  # minimum number of missed heartbeats before a worker is unresponsive
 MAX_PING_INTERVAL_S = 2.0
@@ -305,23 +314,27 @@ class WorkerPool:
             # A worker also completes a segment that the caller has cancelled.
             if (result := await asyncio.shield(computing)) is not None:
                 return result
-        raise EngineError(f"{MAX_ATTEMPTS} workers exited while they computed a segment")
+        message = f"{MAX_ATTEMPTS} workers exited while they computed a part of this recording"
+        raise WorkersExitedError(message)
 
     async def _run(self, own_process: bool, loaded: asyncio.Future[ModelLoaded]) -> None:
-        """Run a worker, and start another one when it exits. Retry after pauses of increasing
-        length, but if the first start fails, set the exception of ``loaded``."""
-        pause_s = MIN_PAUSE_S
+        """Run a worker, and start another one when it exits or fails to start. Pause between
+        workers that do not last. If the first start fails, set the exception of ``loaded``."""
+        pause_s = 0.0
         while not self._is_closed:
+            started_s = monotonic()
             try:
                 await self._run_once(own_process, loaded)
-                pause_s = MIN_PAUSE_S
             except Exception as error:
                 if not loaded.done():
                     loaded.set_exception(error)
                     return
-                logger.error("cannot start a worker: %s; retrying in %.0f s", error, pause_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, MAX_PAUSE_S)
+                logger.error("cannot start a worker: %s", error)
+            if monotonic() - started_s > MAX_PAUSE_S:
+                pause_s = 0.0
+            logger.info("starting a worker in %.0f s", pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(max(MIN_PAUSE_S, 2 * pause_s), MAX_PAUSE_S)
 
     async def _run_once(self, own_process: bool, loaded: asyncio.Future[ModelLoaded]) -> None:
         """Run a worker until it exits. Raises EngineError or OSError if it does not start."""
@@ -351,6 +364,6 @@ class WorkerPool:
                     else:
                         worker.handle(reply)
         except (asyncio.IncompleteReadError, OSError):
-            logger.error("a worker exited: starting another")
+            logger.error("a worker exited")
         except Exception:
-            logger.exception("cannot handle a worker's reply: starting another worker")
+            logger.exception("cannot handle a worker's reply")

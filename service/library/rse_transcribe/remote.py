@@ -24,6 +24,7 @@ from service.stream.recording import TranscriptionResult
 PATH = "/transcribe"
 # Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
+BUSY = (429, 502, 503, 504)  # statuses of a service that is full or restarting, or of its proxy
 MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
 
 
@@ -168,4 +169,5 @@ def _service_error(response: httpx.Response) -> ServiceError:
     except (ValueError, LookupError, TypeError):
         message = f"the service responded with {response.status_code} {response.reason_phrase}"
     delay_s = response.headers.get("Retry-After", "")
-    return ServiceError(message, float(delay_s) if delay_s.isdecimal() else None)
+    is_busy = response.status_code in BUSY and delay_s.isdecimal()
+    return ServiceError(message, float(delay_s) if is_busy else None)

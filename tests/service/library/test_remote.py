@@ -132,6 +132,7 @@ class Endless(io.RawIOBase):
         (b"413", b"", b'{"code": "big", "detail": "too large"}', "too large (big)", None),
         (b"503", b"Retry-After: 7\r\n", b"[]", "responded with 503 Service Unavailable", 7.0),
         (b"503", b"Retry-After: \xb2\r\n", b"", "responded with 503", None),
+        (b"500", b"Retry-After: 7\r\n", b"[]", "responded with 500", None),
         (b"307", b"Location: /\r\n", b"", "responded with 307 Temporary Redirect", None),
     ],
 )

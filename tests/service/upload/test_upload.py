@@ -15,8 +15,9 @@ from starlette.testclient import TestClient
 from torch import Tensor
 
 from service.access.problems import MEDIA_TYPE
-from service.stream.windows import SEGMENT_FRAMES
+from service.stream.windows import SEGMENT_FRAMES, PendingWindows, WorkersExitedError
 from service.upload import endpoint
+from service.workers.pool import WorkerPool
 from tests.fakes import FakeTranscriber
 from tests.service.apps import (
     DURATION_S,
@@ -262,6 +263,21 @@ def test_model_error_returns_the_earlier_notes(wav: bytes) -> None:
                 midi = lines[-1]["midi_base64"]
             assert PITCHES[0] in midi_pitches(midi)
             assert post(client, wav).status_code == 200
+
+
+def test_recording_whose_workers_exit_is_rejected_for_good(
+    wav: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(pool: WorkerPool, segment: PendingWindows) -> None:
+        raise WorkersExitedError("4 workers exited")
+
+    monkeypatch.setattr(WorkerPool, "submit", submit)
+    with serving() as (client, _):
+        response = post(client, wav)
+        assert check_problem(response, 500, "workers_exited")["detail"] == "4 workers exited"
+        assert "Retry-After" not in response.headers
+        error = next(line for line in ndjson_lines(post(client, wav, "ndjson")) if "code" in line)
+        assert (error["code"], error["retryable"]) == ("workers_exited", False)
 
 
 def test_upload_slots_are_released(wav: bytes) -> None:

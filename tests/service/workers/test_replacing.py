@@ -129,6 +129,27 @@ async def test_failed_worker_is_restarted_one_at_a_time(monkeypatch: pytest.Monk
     assert all(task.done() for task in pool._tasks)
 
 
+async def test_pause_grows_between_workers_that_do_not_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.2)
+
+    async def replacement_s(pool: WorkerPool) -> float:
+        started_s = time.monotonic()
+        pool._workers[0].kill()
+        await until(lambda: not pool.is_ready)
+        await until(lambda: pool.is_ready)
+        return time.monotonic() - started_s
+
+    async with running_pool(thread_pool()) as pool:
+        pauses_s = [await replacement_s(pool) for _ in range(4)]
+        for pause_s, minimum_s in zip(pauses_s, (0, 0.2, 0.4, 0.8), strict=True):
+            assert pause_s >= minimum_s
+        monkeypatch.setattr(pools, "MAX_PAUSE_S", 0.1)
+        await asyncio.sleep(0.1)  # this worker lasts
+        assert await replacement_s(pool) < 0.8
+
+
 async def test_worker_that_exits_during_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     start, first = WorkerClient.start, list[WorkerClient]()
 
@@ -265,7 +286,8 @@ def open_memories() -> int:
     return sum("segments" in target for target in targets)
 
 
-async def test_replaced_workers_leave_no_memory_open() -> None:
+async def test_replaced_workers_leave_no_memory_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     before = open_memories()
     async with running_pool(thread_pool()) as pool:
         counts = []
@@ -287,6 +309,7 @@ async def test_segment_whose_result_cannot_be_copied_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pools, "SegmentMemory", FailingMemory)
+    monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     exits: list[None] = []
     pool = thread_pool()
     pool.on_worker_exit = lambda: exits.append(None)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from model.instruments import PROGRAMS
 from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import PEDAL_INSTRUMENTS, FileNote
 from service.protocol.titles import readable_title
@@ -25,7 +26,7 @@ from service.score.musicxml import compressed
 from service.score.part import Part
 from service.score.quantise import quantise_notes
 
-STRAY = 0.02  # minimum share of the notes; an instrument with fewer counts as misclassified
+STRAY = 0.02  # minimum share of the notes; a detected instrument with fewer is misclassified
 _SCORE_ORDER = (
     *("flute", "oboe", "clarinet", "bassoon", "saxophone", "horn", "brass", "voice"),
     *("violin", "viola", "cello", "contrabass", "plucked", "mallets"),
@@ -68,6 +69,9 @@ class PedalTimes(Protocol):
 class ScoreDocument:
     """Score of a performance. SVG and PDF need the extra "score".
 
+    A score has a part for each ``instrument`` of the notes, which may also be the name of a part.
+    All output raises ScoreTooLongError if there are too many bars.
+
     Attributes:
         analysis: beats, key and chords.
     """
@@ -93,18 +97,22 @@ class ScoreDocument:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
-        settled = [main if counts[name] < STRAY * len(names) else name for name in names]
+        few = STRAY * len(names)
+        stray = {n for n in counts if counts[n] < few and (n or "piano") in PROGRAMS}
+        by_name: dict[str | None, list[FileNote]] = {}
+        for note in self._notes:
+            name = main if note.instrument in stray else note.instrument
+            by_name.setdefault(name, []).append(note)
         beats, steady = self.analysis.beats, self.analysis.steady
         parts: dict[str | None, Part] = {}
-        for name in sorted(set(settled), key=lambda name: _SCORE_ORDER.index(name or "piano")):
-            notes = [note for note, own in zip(self._notes, settled, strict=True) if own == name]
+        for name, notes in sorted(by_name.items(), key=_place_on_page):
             onset_s, offset_s, pitch = (
                 np.array([getattr(note, field) for note in notes])
                 for field in ("onset_s", "offset_s", "pitch")
             )
             quantised = quantise_notes(onset_s, offset_s, pitch, beats, steady)
             parts[name] = Part(quantised, [note.velocity for note in notes])
-            if steady and self._pedal and name in (None, *PEDAL_INSTRUMENTS):
+            if steady and self._pedal and (name in PEDAL_INSTRUMENTS or name not in PROGRAMS):
                 moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])
                 moves = beats.position(moves_s.ravel()).reshape(-1, 2).tolist()
                 onsets = [note.onset for note in quantised]
@@ -199,6 +207,13 @@ class ScoreDocument:
             case _:
                 file = self.musicxml
         write_atomically(path, file)
+
+
+def _place_on_page(part: tuple[str | None, list[FileNote]]) -> tuple[int, float]:
+    """Return the sort key of a part: named parts first, from high to low, then instruments."""
+    name, notes = part[0] or "piano", part[1]
+    order = _SCORE_ORDER.index(name) if name in PROGRAMS else -1
+    return order, -sum(note.pitch for note in notes) / len(notes)
 
 
 def _finished(svg: str) -> str:

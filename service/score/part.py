@@ -6,6 +6,7 @@ from math import lcm
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from model.instruments import PROGRAMS
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
 from service.score.keys import Sections
@@ -26,6 +27,7 @@ from service.score.staves import OPEN, hands, tab_line
 from service.score.voices import Bars, Chord, index_at, voices
 
 KEYBOARDS = (None, "piano", "electric piano", "harpsichord", "organ", "mallets")
+_MAX_SPAN = 42  # in semitones: a part without an instrument that exceeds it is a keyboard's
 _TREBLE = ("violin", "flute", "oboe", "clarinet", "saxophone", "horn")
 USUAL_CLEFS = {  # the nearest clef is used; other instruments use treble and bass clefs
     **dict.fromkeys(_TREBLE, ("Treble",)),
@@ -83,11 +85,17 @@ TRANSPOSITIONS = {  # instruments in B flat, E flat and F; the last sounds an oc
 }
 
 
+def is_keyboard(instrument: str | None, notes: Sequence[QuantisedNote]) -> bool:
+    pitches = [note.pitch for note in notes]
+    is_wide = max(pitches, default=0) - min(pitches, default=0) > _MAX_SPAN
+    return instrument in KEYBOARDS or (instrument not in PROGRAMS and is_wide)
+
+
 def staves_of(
     instrument: str | None, notes: Sequence[QuantisedNote]
 ) -> list[tuple[Sequence[QuantisedNote], str]]:
     """Return the notes and the clef of each staff."""
-    if instrument in KEYBOARDS:
+    if is_keyboard(instrument, notes):
         staves = zip(hands(notes), (("Treble", "Bass"), ("Bass", "Treble")), strict=True)
         return [(own, best_clef([note.pitch for note in own], clefs)) for own, clefs in staves]
     clefs = USUAL_CLEFS.get(instrument or "", ("Treble", "Bass"))
@@ -110,7 +118,7 @@ class PartWriter:
         names = spelled(notes, keys, grid.minor)  # both hands of a keyboard at once
         staves = staves_of(instrument, notes)
         self.clefs = [clef for _, clef in staves]
-        one_line = instrument not in KEYBOARDS or not grid.steady
+        one_line = not is_keyboard(instrument, notes) or not grid.steady
         self._chords: list[list[list[Chord]]] = [  # by staff and voice
             [tab_line(own)] if clef == "Tab" else voices(own, grid.bars, one_line)
             for own, clef in staves

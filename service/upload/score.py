@@ -27,7 +27,7 @@ from service.protocol.options import Instrument
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.score.live import LiveBeat
-from service.score.sheet import ScoreExtraMissingError
+from service.score.sheet import ScoreExtraMissingError, ScoreTooLongError
 from service.state import ServiceState
 from service.upload.answer import MUSICXML, file_name
 from service.upload.body import LimitedBody
@@ -37,6 +37,7 @@ router = APIRouter()
 _MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20  # maximum size of the request body
+MAX_PARTS, MAX_PART_NAME = 32, 50  # maximum number of parts, and of characters of a name
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
 MIN_BEAT_S = 0.05  # minimum interval between beats, which limits how many beats can fill a gap
 RENDER_TIMEOUT_S = 60.0  # without the time that a score waits for other scores
@@ -55,15 +56,28 @@ class _Span(BaseModel):
 
 
 class ScoreNote(_Span):
-    """A note, in the JSON format of `POST /transcribe`. Other fields are ignored."""
+    """A note, in the JSON format of `POST /transcribe`. Other fields are ignored. ``part`` is the
+    name of its part, for a note without an ``instrument``."""
 
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: Instrument | None = None
+    part: str = Field(default="", max_length=MAX_PART_NAME)
+
+    @model_validator(mode="after")
+    def _use_part(self) -> Self:
+        self.instrument = self.instrument or self.part or None
+        return self
 
 
 class ScorePress(_Span):
     """Period in which the sustain pedal is down, in the JSON format of `POST /transcribe`."""
+
+
+def _few_parts(notes: list[ScoreNote]) -> list[ScoreNote]:
+    if len({note.instrument for note in notes}) > MAX_PARTS:
+        raise ValueError(f"the notes must have at most {MAX_PARTS} parts")
+    return notes
 
 
 def _in_order(beats: list[LiveBeat]) -> list[LiveBeat]:
@@ -81,7 +95,11 @@ class ScoreRequest(BeatHints):
     """Notes, pedal presses and beat hints. If ``beats`` is set, the score uses these beats. With
     ``live``, the performance is in progress (``ScoreDocument``)."""
 
-    notes: list[ScoreNote] = Field(min_length=1, max_length=MAX_NOTES, fail_fast=True)
+    notes: Annotated[
+        list[ScoreNote],
+        Field(min_length=1, max_length=MAX_NOTES, fail_fast=True),
+        AfterValidator(_few_parts),
+    ]
     pedal: list[ScorePress] = Field(default=[], max_length=MAX_NOTES, fail_fast=True)
     beats: Beats | None = None
     live: bool = False
@@ -138,7 +156,8 @@ async def render_score(
 ) -> bytes | dict[str, Any]:
     """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
     too long, the client disconnects, or the service drains. With ``of_upload``, also render while
-    the service drains. Also raises ProtocolError if the score extra is missing."""
+    the service drains. Also raises ProtocolError if the score extra is missing or the score has too
+    many bars."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
     async def render() -> bytes | dict[str, Any]:
@@ -161,8 +180,8 @@ async def render_score(
     except TimeoutError:
         detail = f"the score is not finished after {RENDER_TIMEOUT_S:g} s; send fewer notes"
         raise ProtocolError(ErrorCode.SCORE_TIMEOUT, detail) from None
-    except ScoreExtraMissingError as missing:
-        raise ProtocolError(ErrorCode.BAD_PARAMETER, str(missing)) from None
+    except (ScoreExtraMissingError, ScoreTooLongError) as error:
+        raise ProtocolError(ErrorCode.BAD_PARAMETER, str(error)) from None
     finally:
         rendering.cancel()
         disconnected.cancel()

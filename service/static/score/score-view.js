@@ -13,6 +13,7 @@ const PROGRESS_AFTER_S = 1; // waiting time after which a progress bar is shown
 const LIVE_S = 4; // interval between two scores of a growing take
 const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
 const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the score
+const MAX_PART_NAME = 50; // limit of the service
 const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm
 
@@ -176,13 +177,15 @@ export class ScoreView {
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }
 
-  /** The notes of the score. The service rejects other instruments, such as names of tracks. */
+  /** The notes of the score. Unknown instruments, such as names of tracks, are parts. */
   #notes() {
     const take = this.#stage.take;
     const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newestBeats()[0].time_s - 0.1 : 0;
     const notes = this.#filter.notesOf(take).filter(({ onset, offset }) => offset !== null && onset >= from);
-    const accepted = (instrument) => (isInstrument(instrument) ? instrument : null);
-    return rowsOf(notes.map((note) => ({ ...note, instrument: accepted(note.instrument), bends: undefined })));
+    const rows = rowsOf(notes.map((note) => ({ ...note, bends: undefined })));
+    const isAlone = new Set(rows.map(({ instrument }) => instrument)).size < 2; // its name may be that of the piece
+    const partOf = (name) => ({ instrument: undefined, part: isAlone ? undefined : name?.slice(0, MAX_PART_NAME) });
+    return rows.map((row) => (isInstrument(row.instrument) ? row : { ...row, ...partOf(row.instrument) }));
   }
 
   #pedal() {

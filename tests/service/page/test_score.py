@@ -100,10 +100,9 @@ def test_score_grows_while_listening(tab: Tab) -> None:
 
 
 def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
-    """The service is busy at first, so the page waits. The service does not know all names of
-    tracks."""
+    """The service is busy at first, so the page waits. Each track is a part."""
     file = mido.MidiFile()
-    for name in ("Piano", "Violin I"):
+    for name in ("Piano", "Violin I", "Violin II"):
         track = file.add_track(name)
         for pitch in range(60, 72):
             track.append(mido.Message("note_on", note=pitch))
@@ -124,9 +123,11 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     expect(page.locator("#score-about")).to_have_text("busy")
     page.wait_for_timeout(1500)
     assert len(requests) == 1
-    assert {note.get("instrument") for note in requests[0]["notes"]} == {"piano", None}
+    named = {(note.get("instrument"), note.get("part")) for note in requests[0]["notes"]}
+    assert named == {("piano", None), (None, "Violin I"), (None, "Violin II")}
     page.unroute("**/score?form=svg*")
-    expect(page.locator("#score-page g.note")).to_have_count(24)
+    expect(page.locator("#score-page g.note")).to_have_count(36)
+    expect(page.locator("#score-page")).to_contain_text("Violin II")
     assert all("503" in error for error in tab.console_errors)
     tab.console_errors.clear()
 

@@ -69,6 +69,19 @@ def test_parts_have_score_order() -> None:
     assert [part.partName for part in parts][:3] == ["Flute", "Violin", "Cello"]
 
 
+def test_named_parts_are_separate_from_high_to_low() -> None:
+    """A part with a wide range has two staves."""
+    rows = tune(BEATS_S, 4)
+    rows = rows[rows[:, 2] > 57]
+    notes = [*as_notes(rows - (0, 0, 12, 0), "Violin II"), *as_notes(rows, "Violin I\x07")]
+    notes += as_notes(rows[:1] + (0, 0, 40, 0), "Bell")  # few notes, but not misclassified
+    notes += as_notes(rows - (0, 0, 13, 0), "Keys")
+    notes += as_notes(rows[:1] * (1, 1, 0, 1) + (0, 0, 14, 0), "Keys")
+    parts = parse(ScoreDocument(notes + as_notes(rows, "cello"))).parts
+    names = ["Bell", "Violin I", "Violin II", "Keys", "Keys", "Cello"]
+    assert [part.partName for part in parts] == names
+
+
 def test_short_end_after_a_barline_adds_no_bar() -> None:
     rows = np.array([(n / 2, n / 2 + 0.45, 60 + n, 80) for n in range(8)], float)
     rows[-1, 1] += 0.2

@@ -63,6 +63,7 @@ def test_score_has_note_times_and_keeps_beats(client: TestClient) -> None:
 
 
 BEAT = {"time_s": 1.0, "place": 0, "beats_per_bar": 4}
+LATE = {"onset_s": 86_398, "offset_s": 86_399, "pitch": 60}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,9 @@ def test_score_of_an_upload_has_its_title_or_name(client: TestClient, title: str
         ({"notes": [NOTES[0] | {"pitch": 1}]}, "notes.0.pitch"),
         ({"notes": [NOTES[0] | {"onset_s": 9, "offset_s": 8}]}, "offset_s must not be less"),
         ({"notes": [{}] * 10_000}, "notes.0.onset_s is missing"),
+        ({"notes": [NOTES[0] | {"part": f"{n}"} for n in range(33)]}, "at most 32 parts"),
+        ({"notes": [NOTES[0] | {"part": 51 * "x"}]}, "notes.0.part"),
+        ({"notes": [NOTES[0], LATE], "bpm": 120}, "the score has 43200 bars"),
         ({"notes": NOTES, "beats": [BEAT, BEAT]}, "the times of the beats must increase"),
         (
             {"notes": NOTES, "beats": [BEAT, BEAT | {"time_s": BEAT["time_s"] + 1e-4}]},

@@ -269,21 +269,20 @@ def _bent_tracks(
                 moments.append((tick, 1, number, change, None))
     # Value of the pedal on the member channels of each part, then on unused channels.
     pedals = [0] * (len(parts) + 1)
-    users = dict.fromkeys(MEMBERS, len(parts))  # number of the part that used the channel last
+    users = dict.fromkeys(CHANNELS, len(parts))  # number of the part that used the channel last
     silent_from = dict.fromkeys(MEMBERS, 0)
     for begin, _, number, note, bends in sorted(moments, key=lambda moment: moment[:3]):
         track = tracks[number]
         if isinstance(note, ControlChange):
             pedals[number] = note.value
-            used = [channel for channel in MEMBERS if users[channel] == number]
+            used = [channel for channel in CHANNELS if users[channel] == number]
             track += [(begin, _SETS, _control(channel, SUSTAIN, note.value)) for channel in used]
             continue
-        # Prefer a silent channel, then one of this part, then the one silent for longest.
-        channel = min(
-            MEMBERS, key=lambda c: (silent_from[c] > begin, users[c] != number, silent_from[c])
-        )
-        end = max(tick_of(note.end), begin + 1)
-        silent_from[channel] = max(silent_from[channel], end)
+        # Prefer a silent channel of this part, then the one silent for longest. If none is silent,
+        # write the note without bends, because they would apply to another note.
+        silent = [channel for channel in MEMBERS if silent_from[channel] <= begin]
+        channel = min(silent, key=lambda c: (users[c] != number, silent_from[c]), default=MASTER)
+        silent_from[channel] = end = max(tick_of(note.end), begin + 1)
         if (before := users[channel]) != number:
             users[channel] = number
             program = parts[number][0].program
@@ -291,7 +290,7 @@ def _bent_tracks(
             track.append((begin, _SETS, message))
             if pedals[before] != pedals[number]:
                 track.append((begin, _SETS, _control(channel, SUSTAIN, pedals[number])))
-        cents = bends or (0.0,)
+        cents = bends if bends and channel != MASTER else (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))
         track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
         current = cents[0]

@@ -33,7 +33,8 @@ export function bentEvents(parts, tickOf) {
   ]);
   moments.sort((a, b) => a.tick - b.tick);
   const levels = parts.map(() => 0); // of the pedal
-  const channels = MEMBERS.map((channel) => ({ channel, number: -1, silentFrom: 0 }));
+  const channels = [MASTER, ...MEMBERS].map((channel) => ({ channel, number: -1, silentFrom: 0 }));
+  const [master, ...members] = channels;
   for (const { tick, number, note, level } of moments) {
     const add = (at, order, ...bytes) => events[number].push({ tick: at, order, bytes });
     if (!note) {
@@ -42,27 +43,26 @@ export function bentEvents(parts, tickOf) {
       for (const { channel } of own) add(tick, SETS, CONTROL | channel, SUSTAIN, level);
       continue;
     }
-    // Prefer a silent channel, then one of this part, then the one that is silent for longest.
-    const rank = (one) => [one.silentFrom > tick, one.number !== number, one.silentFrom].map(Number);
-    const used = channels.reduce((best, one) => (isLess(rank(one), rank(best)) ? one : best));
+    // Prefer a silent channel of this part, then the one that is silent for longest. If none is silent,
+    // write the note without bends, because they would apply to another note.
+    const silent = members.filter((one) => one.silentFrom <= tick);
+    const rank = (one) => Number(one.number !== number);
+    silent.sort((a, b) => rank(a) - rank(b) || a.silentFrom - b.silentFrom);
+    const used = silent[0] ?? master;
     const end = Math.max(tick + 1, tickOf(note.offset));
     const { channel } = used;
     if (used.number !== number) {
       add(tick, SETS, PROGRAM | channel, parts[number].program);
       add(tick, SETS, CONTROL | channel, SUSTAIN, levels[number]);
     }
-    Object.assign(used, { number, silentFrom: Math.max(used.silentFrom, end) });
-    for (const [time, cents] of curveOf(note)) add(tickOf(time), SETS, BEND | channel, ...unitsOf(cents));
+    Object.assign(used, { number, silentFrom: end });
+    const curve = used === master ? [[note.onset, 0]] : curveOf(note);
+    for (const [time, cents] of curve) add(tickOf(time), SETS, BEND | channel, ...unitsOf(cents));
     add(tick, BEGINS, NOTE_ON | channel, note.pitch, note.velocity);
     add(end, ENDS, NOTE_OFF | channel, note.pitch, 64);
   }
   return events;
 }
-
-const isLess = (a, b) => {
-  const at = a.findIndex((value, index) => value !== b[index]);
-  return at >= 0 && a[at] < b[at];
-};
 
 /** Changes of a note's bend, [seconds, cents], from its onset on. An edit may have moved its ends. */
 function curveOf({ onset, offset, bends = [] }) {

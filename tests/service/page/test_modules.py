@@ -82,6 +82,7 @@ def test_edited_notes_keep_their_bends_in_midi_files(bench: Tab) -> None:
         BentNote(64, 0.6, 1.5, None, "piano"),
         BentNote(57, 0.7, 1.2, (-20.0,) * 30, "violin"),
         *(BentNote(70 + n % 5, 2 + n / 10, 2.3 + n / 10, (3.0 * n,), "violin") for n in range(40)),
+        *(BentNote(40 + n, 8 + n / 10, 12 + n / 10, (2.0 * n,), "violin") for n in range(20)),
     ]
     rows = [
         {

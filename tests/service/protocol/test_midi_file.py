@@ -168,6 +168,9 @@ class BentNote:
     velocity: int = 80
 
 
+PARTS = ("piano", "violin")
+
+
 def synthesise(file: bytes) -> list[tuple[int, float, float, list[tuple[float, float]]]]:
     """Return (pitch, onset in s, offset in s, [(time in s, cents)]) of each note."""
     cents = dict.fromkeys(range(16), 0.0)
@@ -235,6 +238,23 @@ def test_simultaneous_notes_have_separate_channels() -> None:
     assert [note[0] for note in read] == [note.pitch for note in notes]
     for pitch, _, _, bends in read:
         assert [cents for _, cents in bends] == pytest.approx([pitch - 40], abs=0.5)
+
+
+def test_notes_without_a_silent_channel_have_no_bends() -> None:
+    count = len(MEMBERS) + 4
+    notes = [BentNote(40 + n, 0.1 * n, 5.0, (-30.0,) * 200, PARTS[n % 2]) for n in range(count)]
+    file = files.midi_file(notes, [(0.0, True), (6.0, False)], PROGRAMS)
+    for pitch, _, _, bends in synthesise(file):
+        assert {round(cents) for _, cents in bends} == {-30 if pitch < 40 + len(MEMBERS) else 0}
+    program = pedal = 0
+    for message in mido.merge_tracks(mido.MidiFile(file=io.BytesIO(file)).tracks):
+        if message.type == "program_change" and message.channel == MASTER:
+            program = message.program
+        elif message.is_cc(files.SUSTAIN) and message.channel == MASTER:
+            pedal = message.value
+        elif message.type == "note_on" and message.channel == MASTER and message.velocity:
+            instrument = PARTS[message.note % 2]
+            assert (program, pedal) == (PROGRAMS[instrument], 127 * (instrument == "piano"))
 
 
 def test_pedal_sustains_no_other_instrument() -> None:

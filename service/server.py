@@ -222,7 +222,7 @@ class DrainingServer(uvicorn.Server):
         """Drain at the first signal, and exit at the second. Until the server has started, exit at
         the first. The exit status is 0, because uvicorn does not raise the first signal again."""
         if not self.started or self._state.draining.is_set():
-            self.force_exit = self.should_exit
+            # Not force_exit: uvicorn would cancel the application instead of shutting it down.
             self.should_exit = True
             return
         # Use an empty context. The signal may interrupt the task of a session, whose ID would

@@ -147,6 +147,16 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     assert "Traceback" not in server.log
 
 
+async def test_signal_after_the_drain_logs_no_traceback(start_server: StartServer) -> None:
+    server = start_server(*TONES)
+    async with connect_to(server) as socket:
+        await ServerSession(socket).start()
+        server.process.send_signal(signal.SIGTERM)
+        await wait_until(lambda: "draining ended" in server.log, lambda: server.log)
+        assert await asyncio.to_thread(server.terminate) == 0
+    assert "Traceback" not in server.log
+
+
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
 

@@ -20,8 +20,13 @@ from clients.client import TranscriptionClient
 from clients.events import TranscriptionError
 from clients.midi import VIRTUAL, MidiOut, MidiPortError, MpeOut, open_port
 from service.protocol.client_messages import Start, protocol_error
-from service.protocol.command_line import add_result_options, check_not_existing, write_atomically
-from service.protocol.options import Encoding, Mode
+from service.protocol.command_line import (
+    add_result_options,
+    check_not_existing,
+    counted,
+    write_atomically,
+)
+from service.protocol.options import Encoding, Mode, lookahead_notice
 from service.protocol.server_messages import NoteOn, Pedal
 
 try:
@@ -106,6 +111,8 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
         bends=args.bends,
         updates=True,
     )
+    if notice := lookahead_notice(args.lookahead_ms):
+        print(notice, file=sys.stderr)
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
@@ -171,10 +178,12 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 await follow()
         finally:
             await client.close()
-    print(f"{terminal.notes} notes in {client.sent_samples / microphone.sample_rate:.1f} s")
+    print(
+        f"{counted(terminal.notes, 'note')} in {client.sent_samples / microphone.sample_rate:.1f} s"
+    )
     if client.performance.lost_samples or microphone.overflows:
         lost_s = client.performance.lost_samples / microphone.sample_rate
-        lost = f"{lost_s:.1f} s not transcribed, {microphone.overflows} device overflows"
+        lost = f"{lost_s:.1f} s not transcribed, {counted(microphone.overflows, 'device overflow')}"
         print(f"lost audio: {lost}", file=sys.stderr)
     if microphone.stopped:
         print(f"{microphone.name} stopped: unplugged, or used by another program", file=sys.stderr)
@@ -213,7 +222,7 @@ def _save_midi(client: TranscriptionClient, path: Path, hints: BeatHints) -> Non
         return  # without a session, preserve an existing file
     notes = client.notes
     write_atomically(path, notes.midi(analyse(notes.notes, hints).tempo))
-    print(f"{path}: {len(notes.notes)} notes")
+    print(f"{path}: {counted(len(notes.notes), 'note')}")
 
 
 if __name__ == "__main__":

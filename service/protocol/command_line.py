@@ -45,6 +45,11 @@ def escape_names() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 note" or "2 notes"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def one_line(text: object) -> str:
     """Escape line breaks and control characters, for a terminal or log."""
     return "".join(

@@ -15,6 +15,7 @@ from service.protocol.errors import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
+LOOKAHEAD_RANGE_MS = 46, 372  # rounded limits at 11,025 Hz
 _ROUNDING_HOPS = 1e-3  # tolerance of 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits into a window with any look-ahead
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits into a window together with the repeated frames
@@ -95,6 +96,15 @@ def file_format(data: bytes) -> str | None:
     if data[4:8] == b"ftyp":
         return "MP4 or M4A"
     return next((name for magic, name in _FORMATS.items() if data.startswith(magic)), None)
+
+
+def lookahead_notice(lookahead_ms: float | None) -> str:
+    """Return a line for the user of --lookahead-ms if the value will be limited, else ""."""
+    low, high = LOOKAHEAD_RANGE_MS
+    if lookahead_ms is None or low <= lookahead_ms <= high:
+        return ""
+    used = min(max(lookahead_ms, low), high)
+    return f"--lookahead-ms {lookahead_ms:g} is limited to {used} (range: {low} to {high})"
 
 
 def check_instruments(requested: tuple[str, ...], available: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from service.protocol.command_line import (
     add_result_options,
     check_not_existing,
     check_writable,
+    counted,
     escape_names,
     one_line,
 )
@@ -114,7 +115,7 @@ def _report(message: object) -> None:
 
 
 def _transcribe(arguments: list[str]) -> int:
-    from service.protocol.options import StreamOptions
+    from service.protocol.options import StreamOptions, lookahead_notice
     from service.score.analysis import beat_hints_from
 
     parser = _parser()
@@ -138,6 +139,8 @@ def _transcribe(arguments: list[str]) -> int:
         _check_libraries({target.suffix.lower() for target in work.values()})
     except (ValueError, ImportError) as error:
         parser.error(str(error))
+    if notice := lookahead_notice(args.lookahead_ms):
+        _report(notice)
     # Report the following errors before the import of torch, which takes a second.
     first = {target: path for path, target in reversed(work.items())}  # first input per target
     ready: dict[Path, Path] = {}
@@ -236,8 +239,8 @@ def _transcribe_one(
         if incomplete is None or transcription.notes:
             _save(transcription, target, args, report)
             if target != STDIO:
-                notes = len(transcription.notes)
-                print(one_line(f"{path}: {notes} notes -> {target}"), flush=True)
+                notes = counted(len(transcription.notes), "note")
+                print(one_line(f"{path}: {notes} -> {target}"), flush=True)
         return incomplete is None
     except BrokenPipeError:
         raise

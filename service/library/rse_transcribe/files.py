@@ -42,9 +42,13 @@ class Inputs:
 
 
 def find_recordings(arguments: Iterable[str]) -> Inputs:
-    """Return the input files for arguments that are files, folders or "-". Folders are searched
-    recursively, except for links to folders in them."""
+    """Return the input files for arguments that are files, folders or "-", each file once. Folders
+    are searched recursively, except for links to folders in them."""
     inputs = Inputs()
+
+    def location(path: Path) -> str:
+        return os.path.join(os.path.realpath(path.parent), path.name)
+
     for argument in arguments:
         path = Path(argument)
         if "://" in argument:
@@ -59,8 +63,15 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
                 inputs.recordings.setdefault(path, Path(path.name))
             except OSError as error:
                 inputs.errors.append(f"{argument}: {error.strerror}")
-    skipped = dict.fromkeys(inputs.skipped)  # without duplicates of overlapping folders
-    inputs.skipped = [file for file in skipped if file not in inputs.recordings]
+    # Overlapping folders, which may be relative or linked, contain the same files.
+    first: dict[str, Path] = {}
+    for path in inputs.recordings:
+        first.setdefault(location(path), path)
+    inputs.recordings = {path: inputs.recordings[path] for path in first.values()}
+    skipped: dict[str, Path] = {}
+    for path in inputs.skipped:
+        skipped.setdefault(location(path), path)
+    inputs.skipped = [path for at, path in skipped.items() if at not in first]
     return inputs
 
 

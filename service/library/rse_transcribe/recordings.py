@@ -35,6 +35,7 @@ from service.audio.decode import SampleArray
 from service.engine.load import WorkerConfig, available_cores, return_network
 from service.engine.local import LocalEngine
 from service.engine.runners import device_of
+from service.protocol.command_line import counted
 from service.protocol.options import FILE_OPTIONS
 from service.stream.recording import FileProgress, TranscriptionResult, transcribe_recording
 from service.stream.setup import describe_options
@@ -56,7 +57,8 @@ class IncompleteError(ValueError):
         self.transcription = transcription
 
     def __str__(self) -> str:
-        return f"{self.args[0]}; incomplete result: {len(self.transcription.notes)} notes"
+        notes = counted(len(self.transcription.notes), "note")
+        return f"{self.args[0]}; incomplete result: {notes}"
 
 
 class Transcriber:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pretty_midi import PrettyMIDI
 
 from service.notes.events import Note
-from service.protocol.command_line import write_atomically
+from service.protocol.command_line import counted, write_atomically
 from service.protocol.midi_file import Tempo
 from service.score import SCORES
 from service.score.analysis import analyse
@@ -58,7 +58,8 @@ class Transcription:
         return self.performance.totals.audio_s
 
     def __repr__(self) -> str:
-        return f"<Transcription: {len(self.notes)} notes in {self.duration_s:.1f} s>"
+        notes = counted(len(self.notes), "note")
+        return f"<Transcription: {notes} in {self.duration_s:.1f} s>"
 
     def midi(self, tempo: float | Tempo | None = None) -> bytes:
         """Return a Standard MIDI File.

@@ -216,6 +216,7 @@ def test_overlapping_folders_are_searched_once(album: Path) -> None:
     (album / "disc" / "three.wav").touch()
     (album / "link").symlink_to(album / "disc")
     arguments = [str(album / "disc"), str(album), str(album), str(album / "one.wav")]
+    arguments += [str(album / "link"), os.path.relpath(album), os.path.relpath(album / "two.wav")]
     inputs = find_recordings(arguments)
     assert inputs.skipped == [album / "disc" / "cover.jpg", album / "link"]
     assert [str(path) for path in inputs.recordings.values()] == ["three.wav", "one.wav", "two.wav"]

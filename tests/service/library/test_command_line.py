@@ -7,6 +7,7 @@ import pytest
 
 from model.config import INSTRUMENTS
 from rse_transcribe import command
+from service.protocol.command_line import counted
 from tests.service.library.test_command import album as album
 
 
@@ -47,6 +48,22 @@ def test_usage_error_is_one_line(
     output = capsys.readouterr().err
     assert output.startswith(f"rse-transcribe: {message.format(**names)}")
     assert output.count("\n") == 1
+
+
+def test_lookahead_outside_the_range_is_reported(
+    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(album / "gone.wav"), "--lookahead-ms"]
+    for value, used in (("10000", 372), ("1", 46)):
+        command.main([*arguments, value])
+        notice = f"--lookahead-ms {value} is limited to {used} (range: 46 to 372)\n"
+        assert notice in capsys.readouterr().err
+    command.main([*arguments, "200"])
+    assert "limited" not in capsys.readouterr().err
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert [counted(n, "note") for n in range(3)] == ["0 notes", "1 note", "2 notes"]
 
 
 @pytest.mark.parametrize(

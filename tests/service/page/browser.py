@@ -119,6 +119,28 @@ class Tab:
         assert box is not None, selector
         return box
 
+    def point(self, seconds: float, pitch: float) -> tuple[float, float]:
+        """Return the screen position of a time and a pitch, once the roll shows its view."""
+        x, y = self.run(
+            """async ([seconds, pitch]) => {
+              const { roll } = (await import('./app.js')).stage;
+              for (const _ of 'ab') await new Promise(requestAnimationFrame);
+              const box = document.getElementById('roll').getBoundingClientRect();
+              const { start, span, low, high } = roll.view;
+              const x = roll.keysWidth + (seconds - start) / span * (box.width - roll.keysWidth);
+              const y = 36 + (high - pitch + 0.5) / (high - low + 1) * (box.height - 36);
+              return [box.left + x, box.top + y];
+            }""",
+            [seconds, pitch],
+        )
+        return x, y
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        self.page.mouse.move(*start)
+        self.page.mouse.down()
+        self.page.mouse.move(*end, steps=4)
+        self.page.mouse.up()
+
     def wait_for_notes(self, count: int) -> None:
         self.page.wait_for_function(
             "count => Number(document.getElementById('roll').dataset.noteCount) >= count", arg=count

@@ -16,30 +16,6 @@ def notes(tab: Tab) -> list[dict[str, float]]:
     return result
 
 
-def point(tab: Tab, seconds: float, pitch: float) -> tuple[float, float]:
-    """Return the screen position of a time and a pitch, once the roll shows its view."""
-    x, y = tab.run(
-        """async ([seconds, pitch]) => {
-          const { roll } = (await import('./app.js')).stage;
-          for (const _ of 'ab') await new Promise(requestAnimationFrame);
-          const box = document.getElementById('roll').getBoundingClientRect();
-          const { start, span, low, high } = roll.view;
-          const x = roll.keysWidth + (seconds - start) / span * (box.width - roll.keysWidth);
-          const y = 36 + (high - pitch + 0.5) / (high - low + 1) * (box.height - 36);
-          return [box.left + x, box.top + y];
-        }""",
-        [seconds, pitch],
-    )
-    return x, y
-
-
-def drag(tab: Tab, start: tuple[float, float], end: tuple[float, float]) -> None:
-    tab.page.mouse.move(*start)
-    tab.page.mouse.down()
-    tab.page.mouse.move(*end, steps=4)
-    tab.page.mouse.up()
-
-
 def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_path: Path) -> None:
     tab.upload(recording)
     page = tab.page
@@ -48,16 +24,16 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     original = notes(tab)
     middle = (original[0]["onset"] + original[0]["offset"]) / 2
     # A drag moves a note in time and pitch, and a drag of its end stretches it.
-    drag(tab, point(tab, middle, 69), point(tab, middle + 0.2, 71))
+    tab.drag(tab.point(middle, 69), tab.point(middle + 0.2, 71))
     moved = notes(tab)[0]
     assert moved["pitch"] == 71
     assert moved["onset"] == pytest.approx(original[0]["onset"] + 0.2, abs=0.02)
     # A drag that starts by deselecting the only note changes nothing.
     page.keyboard.down("Shift")
-    drag(tab, point(tab, middle + 0.2, 71), point(tab, middle + 0.4, 73))
+    tab.drag(tab.point(middle + 0.2, 71), tab.point(middle + 0.4, 73))
     page.keyboard.up("Shift")
     assert notes(tab)[0] == moved
-    drag(tab, point(tab, moved["offset"] - 0.005, 71), point(tab, moved["offset"] + 0.1, 71))
+    tab.drag(tab.point(moved["offset"] - 0.005, 71), tab.point(moved["offset"] + 0.1, 71))
     assert notes(tab)[0]["offset"] == pytest.approx(moved["offset"] + 0.1, abs=0.03)
     assert notes(tab)[0]["onset"] == moved["onset"]
     for _ in range(2):
@@ -67,9 +43,9 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     assert notes(tab)[0]["pitch"] == 71
     page.keyboard.press("Control+z")
     # A double click adds a note, a marquee selects notes, and Delete deletes them.
-    page.mouse.dblclick(*point(tab, 2.9, 75))
+    page.mouse.dblclick(*tab.point(2.9, 75))
     assert [n["pitch"] for n in notes(tab)].count(75) == 1
-    drag(tab, point(tab, 1.1, 84), point(tab, 2.5, 56))
+    tab.drag(tab.point(1.1, 84), tab.point(2.5, 56))
     expect(page.locator("#edit-count")).to_have_text("2 selected")
     page.keyboard.press("Delete")
     assert sorted(n["pitch"] for n in notes(tab)) == [69, 69, 75]
@@ -81,7 +57,7 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     assert len(notes(tab)) == 3
     # A click beside the notes sets the position at which N adds a note and Shift+N splits notes.
     # An empty velocity changes nothing.
-    page.mouse.click(*point(tab, 2.0, 84))
+    page.mouse.click(*tab.point(2.0, 84))
     expect(page.locator("#position")).to_have_text("0:02.0")
     page.locator("#roll").press("n")
     before = notes(tab)
@@ -102,8 +78,8 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
     page = tab.page
     tab.press("Edit")
     before = notes(tab)
-    x, y = point(tab, 1.4, 81)
-    row = point(tab, 1.4, 80)[1] - y
+    x, y = tab.point(1.4, 81)
+    row = tab.point(1.4, 80)[1] - y
 
     def tap(*at: float) -> None:
         tab.touch("touchStart", (at[0], at[1]))
@@ -125,10 +101,10 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
     # Touch selects several notes by taps or by a drag around them.
     tab.press("Fit")
     tab.run("async () => (await import('./state/store.js')).store.set({ several: true })")
-    tap(*point(tab, 2.8, 69))
+    tap(*tab.point(2.8, 69))
     expect(page.locator("#edit-count")).to_have_text("2 selected")
-    tab.touch("touchStart", point(tab, 0.2, 84))
-    tab.touch("touchMove", point(tab, 3.2, 55))
+    tab.touch("touchStart", tab.point(0.2, 84))
+    tab.touch("touchMove", tab.point(3.2, 55))
     tab.touch("touchEnd")
     expect(page.locator("#edit-count")).to_have_text("4 selected")
 

@@ -2,21 +2,19 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pretty_midi
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.service.page.browser import Tab
 from tests.service.servers import RunningServer
 
 BEAT_S = 0.5
 Notes = list[tuple[int, float, float]]  # pitch, onset and offset in beats
-Point = tuple[float, float]
 TITLE = "Spoiled"
 PITCHES = [60, 64, 67, 72, 71, 67, 62, 65]
 PIECE: Notes = [(pitch, float(n), n + 1.0) for n, pitch in enumerate(PITCHES)]
@@ -37,22 +35,17 @@ def json_notes(notes: Notes) -> list[dict[str, Any]]:
     ]
 
 
-def correct(page: Page, point: Callable[[float, float], Point]) -> None:
-    mouse = page.mouse
+def correct(tab: Tab) -> None:
+    def point(beat: float, pitch: int) -> tuple[float, float]:
+        return tab.point(BEAT_S * beat, pitch)
 
-    def drag(start: Point, end: Point) -> None:
-        mouse.move(*start)
-        mouse.down()
-        mouse.move(*end, steps=3)
-        mouse.up()
-
-    drag(point(1.5, 65), point(1.5, 64))
-    mouse.click(*point(2.2, 76))
-    page.keyboard.press("Delete")
-    mouse.dblclick(*point(3.05, 72))
-    drag(point(3.48, 72), point(3.97, 72))
-    drag(point(5.2, 71), point(4.71, 71))
-    drag(point(5.51, 67), point(5.01, 67))
+    tab.drag(point(1.5, 65), point(1.5, 64))
+    tab.page.mouse.click(*point(2.2, 76))
+    tab.page.keyboard.press("Delete")
+    tab.page.mouse.dblclick(*point(3.05, 72))
+    tab.drag(point(3.48, 72), point(3.97, 72))
+    tab.drag(point(5.2, 71), point(4.71, 71))
+    tab.drag(point(5.51, 67), point(5.01, 67))
 
 
 def test_corrected_piece_equals_the_original(
@@ -72,15 +65,7 @@ def test_corrected_piece_equals_the_original(
     page.set_input_files("#file", path)
     tab.press("Edit")
     page.wait_for_timeout(600)  # the roll glides to its view
-    view, box = tab.view, tab.box("#roll")
-    row = (box["height"] - 36) / (view["high"] - view["low"] + 1)
-
-    def point(beat: float, pitch: float) -> Point:
-        share = (BEAT_S * beat - view["start"]) / view["span"]
-        y = box["y"] + 36 + (view["high"] - pitch + 0.5) * row
-        return box["x"] + 64 + share * (box["width"] - 64), y
-
-    correct(page, point)
+    correct(tab)
     midi = pretty_midi.PrettyMIDI(str(tab.download(tmp_path)))
     (part,) = midi.instruments
     played = sorted((note.start, note.pitch, note.end) for note in part.notes)

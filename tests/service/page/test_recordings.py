@@ -162,17 +162,11 @@ def test_marked_passage_is_looped(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
     loop = page.get_by_role("button", name="Loop")
-    box = tab.box("#roll")
-    view = tab.view
 
-    def at(seconds: float) -> float:
-        share = (seconds - view["start"]) / view["span"]
-        return box["x"] + 64 + share * (box["width"] - 64)
+    def ruler_at(seconds: float) -> tuple[float, float]:
+        return tab.point(seconds, 69)[0], tab.box("#roll")["y"] + 8
 
-    page.mouse.move(at(21.0), box["y"] + 8)
-    page.mouse.down()
-    page.mouse.move(at(22.0), box["y"] + 8, steps=3)
-    page.mouse.up()
+    tab.drag(ruler_at(21.0), ruler_at(22.0))
     expect(loop).to_have_attribute("aria-pressed", "true")
     tab.run("""() => {
       window.positions = [];
@@ -186,7 +180,7 @@ def test_marked_passage_is_looped(tab: Tab, long_recording: Path) -> None:
     positions = tab.run("() => positions")
     # The passage ends at about 22 s, but a busy machine is late.
     assert all(20.8 <= position < 26 for position in positions[1:])
-    page.mouse.click(at(30.0), box["y"] + 8)
+    page.mouse.click(*ruler_at(30.0))
     expect(loop).to_have_attribute("aria-pressed", "false")
     loop.click()  # loops the visible part, which is the complete take
     expect(loop).to_have_attribute("aria-pressed", "true")

@@ -106,9 +106,7 @@ def test_wheel_and_touch_zoom_and_scroll(tab: Tab, long_recording: Path) -> None
     taller = wheel(0, -200, "Alt")
     assert taller["high"] - taller["low"] < 0.6 * (lower["high"] - lower["low"])
     assert taller["span"] == lower["span"]
-    page.mouse.down()
-    page.mouse.move(x + 80, y - 80, steps=4)
-    page.mouse.up()
+    tab.drag((x, y), (x + 80, y - 80))
     dragged = tab.view
     assert dragged["start"] < taller["start"]
     assert dragged["low"] < taller["low"]

@@ -147,6 +147,14 @@ def start_session(socket: WebSocketTestSession, **fields: Any) -> dict[str, Any]
     return ready
 
 
+@contextmanager
+def live_session(client: TestClient, **fields: Any) -> Iterator[WebSocketTestSession]:
+    """Start a session and yield its socket."""
+    with client.websocket_connect(ADDRESS) as socket:
+        start_session(socket, **fields)
+        yield socket
+
+
 def send(socket: WebSocketTestSession, pcm: bytes | None = None) -> None:
     """Send PCM, or the melody, in chunks."""
     for chunk in chunks(pcm16(melody()) if pcm is None else pcm):

@@ -15,6 +15,7 @@ from tests.service.apps import (
     ADDRESS,
     PITCHES,
     check_notes,
+    live_session,
     perform,
     receive_all,
     rejected_start,
@@ -64,9 +65,7 @@ def test_session_reserves_its_load(client: TestClient) -> None:
     assert f"rse_sessions_limit {info['max_sessions']:.1f}" in metrics
     assert "rse_sessions_load 0.0" in metrics
     set_capacity(client, DEFAULT, ANYTIME)
-    with client.websocket_connect(ADDRESS) as first, client.websocket_connect(ADDRESS) as second:
-        start_session(first, mode="anytime")
-        start_session(second)
+    with live_session(client, mode="anytime"), live_session(client):
         info = client.get("/info").json()
         assert info["settings"]["max_sessions"] == "auto"
         assert info["max_sessions"] == client.get("/readyz").json()["max_sessions"] >= 1
@@ -83,12 +82,7 @@ def test_session_reserves_its_load(client: TestClient) -> None:
 
 def test_fixed_limit_ignores_the_options() -> None:
     with serving(max_sessions=2) as (client, _):
-        with (
-            client.websocket_connect(ADDRESS) as first,
-            client.websocket_connect(ADDRESS) as second,
-        ):
-            start_session(first, mode="anytime")
-            start_session(second, block_frames=8)
+        with live_session(client, mode="anytime"), live_session(client, block_frames=8):
             info = client.get("/info").json()
         assert (info["max_sessions"], info["capacity"]) == (2, None)
 

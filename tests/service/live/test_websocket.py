@@ -38,6 +38,7 @@ from tests.service.apps import (
     check_notes,
     converse,
     drain,
+    live_session,
     melody,
     midi_pitches,
     of_type,
@@ -52,6 +53,15 @@ from tests.service.apps import (
     stop,
     transcribe_melody,
 )
+
+
+def check_failure(messages: list[dict[str, Any]], error: str) -> None:
+    """Assert that the session ended with one error and the notes of the melody."""
+    assert [message["code"] for message in of_type(messages, "error")] == [error]
+    assert check_notes(messages) == PITCHES
+    done = messages[-1]
+    assert (done["type"], done["reason"]) == ("done", "error")
+    assert midi_pitches(done["midi_base64"]) == PITCHES
 
 
 def test_session_returns_all_notes_and_totals(client: TestClient) -> None:
@@ -109,17 +119,12 @@ def test_internal_error_before_ready_closes_the_session(
 
 
 def test_rejected_message_keeps_the_earlier_notes(client: TestClient) -> None:
-    with client.websocket_connect(ADDRESS) as socket:
-        start_session(socket, encoding="pcm_f32le")
+    with live_session(client, encoding="pcm_f32le") as socket:
         send(socket, melody().astype("<f4").tobytes())
         # Too large in bytes, but not in characters.
         socket.send_text("\N{EIGHTH NOTE}" * (2**20 // 3 + 1))
         messages, closed = receive_all(socket)
-    assert [m["code"] for m in of_type(messages, "error")] == ["message_too_big"]
-    assert check_notes(messages) == PITCHES
-    done = messages[-1]
-    assert (done["type"], done["reason"]) == ("done", "error")
-    assert midi_pitches(done["midi_base64"]) == PITCHES
+    check_failure(messages, "message_too_big")
     assert closed == CloseCode.TOO_BIG
     transcribe_melody(client)
 
@@ -128,8 +133,7 @@ def test_incomplete_last_sample_is_an_error_only_after_stop() -> None:
     """A server that drains may cut off a chunk of the client."""
     with serving() as (client, _):
         for drains in (False, True):
-            with client.websocket_connect(ADDRESS) as socket:
-                start_session(socket)
+            with live_session(client) as socket:
                 send(socket)
                 socket.send_bytes(b"?")
                 if drains:
@@ -158,16 +162,13 @@ def test_wav_file_sent_as_pcm_gets_a_warning(client: TestClient) -> None:
 def test_model_error_ends_only_its_session(client: TestClient) -> None:
     samples = play(MELODY, DURATION_S, FAKE_RATE_HZ)
     poisoned = np.append(samples, np.full(FAKE_RATE_HZ, FakeTranscriber.POISON, np.float32))
-    with client.websocket_connect(ADDRESS) as one, client.websocket_connect(ADDRESS) as other:
-        start_session(one, encoding="pcm_f32le", sample_rate=FAKE_RATE_HZ)
-        start_session(other)
+    options = {"encoding": "pcm_f32le", "sample_rate": FAKE_RATE_HZ}
+    with live_session(client, **options) as one, live_session(client) as other:
         send(one, poisoned.astype("<f4").tobytes())
         messages, closed = receive_all(one)
         send(other)
         assert check_notes(stop(other)[0]) == PITCHES
-    assert [m["code"] for m in of_type(messages, "error")] == ["internal"]
-    assert check_notes(messages) == PITCHES
-    assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", "error")
+    check_failure(messages, "internal")
     assert closed == CloseCode.INTERNAL
 
 
@@ -206,24 +207,21 @@ def test_idle_client_gets_a_timeout_and_its_notes() -> None:
         assert client.portal is not None
         talk = partial(converse, client.app, json.dumps(START), pcm16(melody()), disconnects=False)
         messages, code = client.portal.call(talk)
-    (error,) = of_type(messages, "error")
-    assert (error["code"], error["retryable"]) == ("idle_timeout", True)
-    assert check_notes(messages) == PITCHES
+    check_failure(messages, "idle_timeout")
+    assert of_type(messages, "error")[0]["retryable"]
     assert code == CloseCode.TIMEOUT
 
 
 def test_session_ends_at_the_audio_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_s = 60  # of audio, and of real time
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
-    with serving(max_session_s=limit_s, idle_timeout_s=limit_s) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            start_session(socket)
-            send(socket)
-            for _ in range(limit_s):
-                socket.send_bytes(bytes(2 * RATE_HZ))
-            messages, code = receive_all(socket)
-    assert [m["code"] for m in of_type(messages, "error")] == ["session_too_long"]
-    assert check_notes(messages) == PITCHES
+    limits: dict[str, Any] = {"max_session_s": limit_s, "idle_timeout_s": limit_s}
+    with serving(**limits) as (client, _), live_session(client) as socket:
+        send(socket)
+        for _ in range(limit_s):
+            socket.send_bytes(bytes(2 * RATE_HZ))
+        messages, code = receive_all(socket)
+    check_failure(messages, "session_too_long")
     assert limit_s - 1 < messages[-1]["totals"]["audio_s"] <= limit_s
     assert code == CloseCode.TIMEOUT
 
@@ -243,8 +241,7 @@ def test_session_ends_at_the_time_limit() -> None:
 
 def test_keepalives_do_not_replace_audio_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "MAX_KEEPALIVE_S", 0.5)
-    with serving() as (client, _), client.websocket_connect(ADDRESS) as socket:
-        start_session(socket)
+    with serving() as (client, _), live_session(client) as socket:
         socket.send_json({"type": "keepalive"})
         messages, _ = receive_all(socket)
     (error,) = of_type(messages, "error")
@@ -270,8 +267,7 @@ def test_worker_forgets_a_session_whose_client_disconnects() -> None:
             return stream
 
     with serving(RecordingTranscriber()) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            start_session(socket)
+        with live_session(client) as socket:
             send(socket)
             assert streams
         for _ in range(600):
@@ -286,8 +282,7 @@ def test_note_limit_ends_the_session_with_its_notes(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "MAX_NOTES", len(MELODY) - 1)
-    with client.websocket_connect(ADDRESS) as socket:
-        start_session(socket)
+    with live_session(client) as socket:
         send(socket)
         messages, code = stop(socket)
     assert [m["code"] for m in of_type(messages, "error")] == ["too_many_notes"]
@@ -299,16 +294,15 @@ def test_note_limit_ends_the_session_with_its_notes(
 def test_backpressure_does_not_count_as_idle() -> None:
     model = GatedTranscriber()
     model.gate.set()
-    with serving(model, idle_timeout_s=3) as (client, _):
-        with client.websocket_connect(ADDRESS) as socket:
-            start_session(socket)
-            model.close_gate()
-            for _ in range(4):  # more than is buffered
-                send(socket)
-            socket.send_json({"type": "stop"})
-            time.sleep(4)
-            model.gate.set()
-            messages, code = receive_all(socket)
+    with serving(model, idle_timeout_s=3) as (client, _), live_session(client) as socket:
+        model.close_gate()
+        for _ in range(4):  # more than is buffered
+            send(socket)
+        socket.send_json({"type": "stop"})
+        time.sleep(4)
+        model.gate.set()
+        messages, code = receive_all(socket)
+    assert check_notes(messages) == 4 * PITCHES
     assert (messages[-1]["type"], messages[-1]["reason"], code) == ("done", "stop", 1000)
     assert messages[-1]["totals"]["received_samples"] == 4 * SAMPLES
 

@@ -11,11 +11,11 @@ from tests.service.apps import (
     ADDRESS,
     DURATION_S,
     MELODY,
+    live_session,
     receive_all,
     send,
     serving,
     sound_file,
-    start_session,
     state_of,
     stop,
 )
@@ -37,8 +37,7 @@ def test_metrics_count_a_session() -> None:
     with serving() as (client, _):
         assert metrics(client)["rse_sessions"] == 0
         start_s = monotonic()
-        with client.websocket_connect(ADDRESS) as socket:
-            start_session(socket)
+        with live_session(client) as socket:
             assert metrics(client)["rse_sessions"] == 1
             send(socket)
             while socket.receive_json()["type"] != "note_on":

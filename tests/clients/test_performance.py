@@ -3,22 +3,26 @@
 import asyncio
 from http import HTTPStatus
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clients import client as client_module
 from clients.client import MAX_ATTEMPTS_WITHOUT_PROGRESS, TranscriptionClient
-from clients.events import ConnectError, ConnectionLostError, Disconnected, Event, Gap, ServerError
-from clients.performance import AudioBuffer
+from clients.events import ConnectError, Disconnected, Event, Gap, ServerError
 from service.protocol.server_messages import Done, NoteOff, NoteOn, Pedal
 from tests.clients.fake_service import FRAME_RATE_HZ, Behaviour, FakeService, unused_address
 from tests.clients.test_client import OPTIONS, RATE, assert_no_stuck_note, collect, silence
+from tests.service.apps import chunks
 
 
 @pytest.fixture(autouse=True)
 def _no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "FIRST_DELAY_S", 0.0)
+
+
+def ramp(duration_s: float) -> bytes:
+    """Return PCM with numbered samples."""
+    return np.arange(round(duration_s * RATE)).astype("<u2").tobytes()
 
 
 async def perform(
@@ -28,8 +32,8 @@ async def perform(
     async with FakeService(behaviour).running() as service:
         async with TranscriptionClient(service.url, OPTIONS) as client:
             reading = asyncio.create_task(collect(client))
-            for _ in range(round(duration_s * 10)):
-                await client.send(silence(0.1))
+            for chunk in chunks(ramp(duration_s), RATE // 5):  # 0.1 s
+                await client.send(chunk)
             done = await client.stop()
             events, failure = await reading
     assert failure is None
@@ -58,6 +62,8 @@ async def test_disconnections_change_no_notes(cut_s: float, drops: int, interval
     assert client.notes.notes == uninterrupted.notes.notes
     assert len(service.sessions) == client.performance.sessions == drops + 1
     assert all("resume" in session.start for session in service.sessions[1:])
+    for session in service.sessions:
+        assert session.audio == ramp(duration_s)[2 * session.first_sample :][: len(session.audio)]
     # The client repeats only audio that the service needs again or has not received.
     assert all(session.first_sample >= (cut_s - 2.5) * RATE for session in service.sessions[1:])
     assert client.performance.lost_samples == 0
@@ -86,10 +92,6 @@ async def test_the_client_reconnects_when_the_service_drains() -> None:
     assert "shutting down" in str(disconnected.error)
 
 
-def pedal_of(events: list[Event]) -> list[bool]:
-    return [event.down for event in events if isinstance(event, Pedal)]
-
-
 @pytest.mark.parametrize("code", ["bad_resume", "unknown_model"])
 async def test_a_rejected_resume_ends_notes_and_continues(code: str) -> None:
     behaviour = Behaviour(
@@ -99,7 +101,8 @@ async def test_a_rejected_resume_ends_notes_and_continues(code: str) -> None:
     assert len(service.sessions) == 3
     assert service.sessions[2].start == service.sessions[0].start
     assert_no_stuck_note(events)
-    assert pedal_of(events) == [True, False, True, False]
+    pedal = [event.down for event in events if isinstance(event, Pedal)]
+    assert pedal == [True, False, True, False]
     assert client.performance.lost_samples == 0
     assert [event for event in events if isinstance(event, Gap)] == []
 
@@ -135,14 +138,19 @@ async def test_dropped_audio_is_reported_as_a_gap(monkeypatch: pytest.MonkeyPatc
     assert after == pytest.approx([9.65, 10.65, 11.65])
 
 
-async def test_done_includes_audio_dropped_before_the_first_session(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_done_includes_dropped_audio(
+    monkeypatch: pytest.MonkeyPatch, is_connected: bool
 ) -> None:
+    """The client drops audio before the first session, or because sending is too slow."""
     monkeypatch.setattr(client_module, "MAX_BUFFERED_S", 3.0)
     async with FakeService(Behaviour()).running() as service:
         client = TranscriptionClient(service.url, OPTIONS)
+        if is_connected:
+            await client.connect()
         client.put(silence(12))
-        client.start()
+        if not is_connected:
+            client.start()
         done = await client.stop()
     assert client.performance.lost_samples == 9 * RATE
     assert done.totals.received_samples == 12 * RATE
@@ -189,37 +197,3 @@ async def test_stop_without_a_connection_does_not_wait(monkeypatch: pytest.Monke
         client.put(silence(1))
         with pytest.raises(ConnectError, match="cannot connect"):
             await client.stop()
-
-
-def numbered(start: int, count: int) -> bytes:
-    return b"".join((start + i).to_bytes(2, "little") for i in range(count))
-
-
-@given(
-    sizes=st.lists(st.integers(0, 40), max_size=30),
-    first=st.integers(0, 100),
-    max_count=st.integers(1, 50),
-    max_samples=st.integers(1, 1_000),
-)
-def test_the_buffer_returns_audio_once_in_order(
-    sizes: list[int], first: int, max_count: int, max_samples: int
-) -> None:
-    async def run() -> None:
-        buffer = AudioBuffer(2, max_samples)
-        for size in sizes:
-            buffer.put(numbered(buffer.end, size))
-            assert buffer.end - buffer.start <= max_samples
-        buffer.finish()
-        assert buffer.end == sum(sizes)
-        buffer.position = position = min(first, buffer.end)
-        if position < min(buffer.start, buffer.end):
-            with pytest.raises(ConnectionLostError, match="dropped"):
-                await buffer.read(max_count)
-            buffer.position = position = buffer.start
-        audio = b""
-        while (pcm := await buffer.read(max_count)) is not None:
-            assert len(pcm) <= 2 * max_count
-            audio += pcm
-        assert audio == numbered(position, sum(sizes) - position)
-
-    asyncio.run(run())

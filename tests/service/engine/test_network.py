@@ -14,6 +14,7 @@ from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import StreamOptions
+from service.stream import stream as stream_module
 from service.stream.stream import Stream
 from service.stream.windows import WindowSchedule
 from tests.fakes import play
@@ -31,6 +32,11 @@ TOLERANCE = 1e-5  # the batch size may change the order of a sum
 DECIMATED = 2e-4  # the filterbank applies long filters to decimated audio
 
 
+@pytest.fixture(autouse=True)
+def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "SEGMENT_FRAMES", 128)
+
+
 def stream_frames(
     transcriber: TranscriptionModel,
     samples: NDArray[np.float32],
@@ -38,9 +44,9 @@ def stream_frames(
     chunk: int | None,
 ) -> NDArray[np.float32]:
     """Return probabilities [outputs, frames, 128] of samples at the model's rate: of a live stream
-    in chunks of ``chunk`` samples, or of a recording if it is None."""
+    in chunks of ``chunk`` samples, or of a recording in segments if it is None."""
     audio = audio_format(transcriber.config.sample_rate)
-    with LocalEngine(transcriber) as engine:
+    with LocalEngine(transcriber, workers=3) as engine:
         if chunk is None:
             return transcribe_samples(engine, samples, audio.sample_rate_hz, options)[1]
         return transcribe_stream(engine, to_bytes(samples, audio), audio, options, [4 * chunk])[1]
@@ -108,8 +114,8 @@ def test_estimated_tuning_shifts_later_frames() -> None:
 def test_live_recorded_and_resumed_frames_have_the_same_bits(
     chunk: int, block_frames: int, other_blocks: list[int], cut: float
 ) -> None:
-    """Chunks, other streams and the position of a resume change no bit, although the tuning changes
-    in the recording."""
+    """Chunks, segments, other streams and the position of a resume change no bit, although the
+    tuning changes in the recording."""
     transcriber, options = seeded_filterbank(), StreamOptions(block_frames=block_frames)
     rate_hz, samples = FILTERBANK.sample_rate, DETUNED
     recording = stream_frames(transcriber, samples, options, None)

@@ -1,14 +1,12 @@
 """Tests of the reassignment of stray instruments at the end of a recording."""
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import INSTRUMENTS
-from service.notes.events import Note, NoteEvent
-from service.notes.note_collector import NoteCollector
+from service.notes.events import Note
 from service.notes.parts import settle_instruments
 
 FRAME_S = 128 / 11_025
@@ -47,17 +45,6 @@ def test_successive_soloists_are_preserved() -> None:
     flute, pause = melody(["flute"] * 18 + ["oboe"] * 2), round(12 / FRAME_S)
     horn = melody(["horn"] * 12 + ["voice"], first=400 + pause)
     assert instrument_counts(settle_instruments(flute + horn)) == {"flute": 20, "horn": 13}
-
-
-def test_collector_settles_the_instruments_of_its_notes() -> None:
-    collector = NoteCollector()
-    for note in melody(["piano"] * 9 + ["oboe"]):
-        on = NoteEvent("note_on", note.note_id, 60, 80, 0.9, note.onset_frame, note.onset_s)
-        on = replace(on, instrument=note.instrument)
-        off = replace(on, kind="note_off", frame=note.offset_frame, time_s=note.offset_s)
-        collector.add([on, off])
-    collector.settle_instruments()
-    assert instrument_counts(collector.notes) == {"piano": 10}
 
 
 labels = st.none() | st.sampled_from(INSTRUMENTS[:4])

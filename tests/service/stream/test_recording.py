@@ -6,16 +6,13 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from model.config import HEADS, HOP
-from model.transcriber import TranscriptionModel
 from service.engine.local import LocalEngine
-from service.notes.events import Event, NoteEvent
+from service.notes.events import NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mix, Mode, StreamOptions
-from service.stream import stream
 from service.stream.recording import (
     FileProgress,
     RecordingItem,
@@ -24,15 +21,8 @@ from service.stream.recording import (
 )
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
-from tests.networks import FILTERBANK
 from tests.service.apps import sound_file
-from tests.service.streams import (
-    MELODY,
-    audio_format,
-    to_bytes,
-    transcribe_samples,
-    transcribe_stream,
-)
+from tests.service.streams import MELODY, audio_format, to_bytes, transcribe_stream
 
 RATE_HZ = 44_100
 Items = list[RecordingItem]
@@ -46,16 +36,13 @@ def collect(file: io.BytesIO, engine: LocalEngine, options: StreamOptions = FILE
     return list(transcribe_recording(file, engine, options))
 
 
-def events_of(items: Items) -> list[Event]:
-    return [item for item in items if isinstance(item, NoteEvent)]
-
-
 @pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
 def test_file_and_live_stream_return_the_same_events(
     engine: LocalEngine, options: StreamOptions
 ) -> None:
     samples, audio = play(MELODY, 2.0, RATE_HZ), audio_format(RATE_HZ)
-    events = events_of(collect(wav(samples), engine, options))
+    items = collect(wav(samples), engine, options)
+    events = [item for item in items if isinstance(item, NoteEvent)]
     assert len(events) == 2 * len(MELODY)
     assert events == transcribe_stream(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
@@ -127,18 +114,3 @@ def test_failing_model_preserves_earlier_notes(workers: int) -> None:
     *_, result = items
     assert isinstance(result, TranscriptionResult)
     assert len(result.notes) == len(MELODY)
-
-
-def test_segments_and_live_streams_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SEGMENT_FRAMES", 512)
-    samples = 0.1 * np.random.default_rng(0).standard_normal(20 * 64 * HOP, np.float32)
-    audio, outputs = audio_format(FILTERBANK.sample_rate), []
-    for workers in (1, 3):
-        torch.manual_seed(0)
-        with LocalEngine(TranscriptionModel(FILTERBANK).eval(), workers) as engine:
-            outputs.append(transcribe_samples(engine, samples, FILTERBANK.sample_rate)[1])
-            if workers == 1:
-                data = to_bytes(samples, audio)
-                outputs.append(transcribe_stream(engine, data, audio, FILE_OPTIONS)[1])
-    for other in outputs[1:]:
-        np.testing.assert_array_equal(outputs[0], other)

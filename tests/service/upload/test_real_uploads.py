@@ -1,7 +1,6 @@
 """Tests of uploads that are slow, abandoned, or in progress at shutdown."""
 
 import asyncio
-import contextlib
 import io
 import json
 from collections.abc import AsyncIterator
@@ -27,7 +26,7 @@ from tests.service.apps import (
     sound_file,
     state_of,
 )
-from tests.service.servers import STOP_S, TONES, RunningServer, StartServer
+from tests.service.servers import STOP_S, TONES, StartServer
 
 FILE_HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
@@ -41,15 +40,6 @@ def flac(seconds_of_silence: int = 0) -> bytes:
         for _ in range(seconds_of_silence):
             file.write(np.zeros(RATE_HZ, np.float32))
     return buffer.getvalue()
-
-
-@contextlib.asynccontextmanager
-async def upload_response(server: RunningServer, seconds: int) -> AsyncIterator[httpx.Response]:
-    """Upload a recording and yield the streaming response."""
-    request: dict[str, Any] = {"files": {"file": flac(seconds)}, "params": {"answer": "ndjson"}}
-    async with httpx.AsyncClient(timeout=60) as client:
-        async with client.stream("POST", f"{server.url}/transcribe", **request) as response:
-            yield response
 
 
 async def test_shutdown_waits_only_for_completely_received_uploads(
@@ -70,7 +60,8 @@ async def test_shutdown_waits_only_for_completely_received_uploads(
     async with httpx.AsyncClient(timeout=60) as client:
         sending = asyncio.create_task(client.post(url, content=endless(), headers=headers))
         await received.wait()
-        async with upload_response(server, 40) as response:
+        upload = client.stream("POST", f"{url}?answer=ndjson", files={"file": flac(40)})
+        async with upload as response:
             remaining = response.aiter_lines()
             lines = [json.loads(await anext(remaining))]
             shutdown = asyncio.create_task(asyncio.to_thread(server.terminate))

@@ -106,6 +106,15 @@ def test_upload_streams_notes_as_ndjson(client: TestClient, wav: bytes) -> None:
     assert midi_pitches(done["midi_base64"]) == PITCHES
 
 
+def failed_lines(response: Any, code: str) -> list[dict[str, Any]]:
+    """Return the lines of a response that ended with this error and `done`."""
+    lines = ndjson_lines(response)
+    assert [line["type"] for line in lines[-2:]] == ["error", "done"]
+    assert [line["code"] for line in of_type(lines, "error")] == [code]
+    assert lines[-1]["reason"] == "error"
+    return lines
+
+
 # -- bad input ------------------------------------------------------------------------------------
 
 
@@ -133,10 +142,7 @@ def check_problem(response: Any, status: int, code: str) -> dict[str, Any]:
 def test_bad_files_are_rejected(client: TestClient, form: str, data: bytes, code: str) -> None:
     response = post(client, data, form)
     if form == "ndjson" and response.status_code == 200:
-        # Bad samples are found after the response has started. The last line but one reports them.
-        lines = ndjson_lines(response)
-        assert [line["code"] for line in of_type(lines, "error")] == [code]
-        assert lines[-1]["reason"] == "error"
+        failed_lines(response, code)  # bad samples are found after the response has started
         return
     check_problem(response, 422, code)
 
@@ -151,11 +157,8 @@ def test_corrupt_file_returns_the_notes_so_far(client: TestClient) -> None:
     for form in ("midi", "json"):
         body = check_problem(post(client, late_nan(), form), 422, "bad_audio")
         assert midi_pitches(body["midi_base64"]) == PITCHES
-    lines = ndjson_lines(post(client, late_nan(), "ndjson"))
+    lines = failed_lines(post(client, late_nan(), "ndjson"), "bad_audio")
     assert check_notes(lines) == PITCHES
-    assert [line["type"] for line in lines[-2:]] == ["error", "done"]
-    assert lines[-2]["code"] == "bad_audio"
-    assert lines[-1]["reason"] == "error"
     assert midi_pitches(lines[-1]["midi_base64"]) == PITCHES
 
 
@@ -164,11 +167,9 @@ def test_corrupt_file_returns_the_notes_so_far(client: TestClient) -> None:
     [
         ({"tempo": 90}, "unknown field: tempo", "bad_parameter"),
         ({"lookahead_ms": -5}, "lookahead_ms must be greater than 0", "bad_parameter"),
-        ({"mode": "sideways"}, "mode must be ", "bad_parameter"),
         ({"mode": "anytime", "block_frames": 16}, "block_frames must be ", "bad_parameter"),
         ({"instruments": "piano,kazoo"}, "instruments must be among piano, ", "bad_parameter"),
         ({"bpm": 5}, "bpm must be greater than or equal to 20", "bad_parameter"),
-        ({"first_downbeat_s": -1}, "first_downbeat_s must be greater than or ", "bad_parameter"),
         ({"first_downbeat_s": "nan"}, "first_downbeat_s must be a finite number", "bad_parameter"),
         ({"model": "other"}, "only the model fake is loaded here", "unknown_model"),
     ],
@@ -256,9 +257,8 @@ def test_model_error_returns_the_earlier_notes(wav: bytes) -> None:
             if form == "midi":
                 midi = check_problem(response, 500, "internal")["midi_base64"]
             else:
-                lines = ndjson_lines(response)
+                lines = failed_lines(response, "internal")
                 assert check_notes(lines)[0] == PITCHES[0]
-                assert [line["type"] for line in lines[-2:]] == ["error", "done"]
                 assert lines[-2]["retryable"]
                 midi = lines[-1]["midi_base64"]
             assert PITCHES[0] in midi_pitches(midi)

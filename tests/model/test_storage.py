@@ -36,11 +36,6 @@ def test_file_names_of_maximum_length_are_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def edit_card(path: Path, **changes: Any) -> None:
-    card = json.loads(path.with_suffix(".json").read_text())
-    path.with_suffix(".json").write_text(json.dumps({**card, **changes}))
-
-
 WIDER = replace(TINY, rse=replace(TINY.rse, maps=6))
 OTHER_CONFIGS: list[Any] = [{}, None, 3, [], SymbolConfig(7, 3).to_json()]
 
@@ -54,7 +49,8 @@ OTHER_CONFIGS: list[Any] = [{}, None, 3, [], SymbolConfig(7, 3).to_json()]
     ],
 )
 def test_weights_of_another_kind_are_rejected(saved: Path, config: Any, problem: str) -> None:
-    edit_card(saved, config=config)
+    card = saved.with_suffix(".json")
+    card.write_text(json.dumps({**json.loads(card.read_text()), "config": config}))
     if config != OTHER_CONFIGS[-1]:
         with pytest.raises(WeightsError, match="not the configuration of a symbol network"):
             load_symbol_network(saved)

@@ -41,7 +41,7 @@ from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, Seg
 logger = logging.getLogger(__name__)
 
 PROCESSES = os.name == "posix"  # True if workers can be processes, which inherit files
-MAX_LOAD_S = 120.0  # maximum time for loading the model, after which a worker is replaced
+MAX_LOAD_S = 180.0  # maximum time for loading the model, also allowed by docker/kubernetes.yaml
 # Limits of the pause before a worker is replaced again. The pause doubles each time. There is none
 # after a worker that lasted for more than the maximum.
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0

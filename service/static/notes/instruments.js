@@ -7,7 +7,6 @@ const HUES = {
   horn: 105, brass: 70, voice: 5, mallets: 170,
 };
 const LABELS = { plucked: "guitar" }; // labels that differ from the name
-const UNKNOWN_HUE = 0; // hue of instruments that this page does not know
 const PEDAL_INSTRUMENTS = ["piano", "electric piano"];
 const SOFT = 25;
 const LOUD = 105;
@@ -20,9 +19,13 @@ export const instrumentOf = (label) =>
 /** True if the service has this class of instruments. */
 export const isInstrument = (name) => Object.hasOwn(HUES, name);
 
+/** A hue. Those of unknown names, such as "part 1" and "part 2", differ. */
+const hueOf = (name) =>
+  HUES[name] ?? [...name].reduce((hue, char) => (31 * hue + 47 * char.codePointAt(0)) % 360, 0);
+
 /** A CSS colour. `lightness`, 0 to 1, depends on the page's colour scheme. */
 export const colourOf = (instrument, lightness) =>
-  `oklch(${lightness} 0.15 ${HUES[instrument] ?? UNKNOWN_HUE})`;
+  `oklch(${lightness} 0.15 ${hueOf(instrument)})`;
 
 /** Opacity, from its velocity, of a note whose colour shows its instrument. Always visible. */
 export const loudness = (velocity) => 0.3 + 0.7 * force(velocity);

@@ -14,6 +14,7 @@ const LIVE_S = 4; // interval between two scores of a growing take
 const SETTLED_S = 0.5; // delay from a change of a take to the request of its score
 const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the score
 const MAX_PART_NAME = 50; // limit of the service
+const MIN_PITCH = 12; // limit of the service; lower notes in MIDI files are key switches
 const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm
 
@@ -181,7 +182,8 @@ export class ScoreView {
   #notes() {
     const take = this.#stage.take;
     const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newestBeats()[0].time_s - 0.1 : 0;
-    const notes = this.#filter.notesOf(take).filter(({ onset, offset }) => offset !== null && onset >= from);
+    const isWritten = ({ pitch, onset, offset }) => offset !== null && onset >= from && pitch >= MIN_PITCH;
+    const notes = this.#filter.notesOf(take).filter(isWritten);
     const rows = rowsOf(notes.map((note) => ({ ...note, bends: undefined })));
     const isAlone = new Set(rows.map(({ instrument }) => instrument)).size < 2; // its name may be that of the piece
     const partOf = (name) => ({ instrument: undefined, part: isAlone ? undefined : name?.slice(0, MAX_PART_NAME) });

@@ -100,11 +100,12 @@ def test_score_grows_while_listening(tab: Tab) -> None:
 
 
 def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
-    """The service is busy at first, so the page waits. Each track is a part."""
+    """The service is busy at first, so the page waits. Each track is a part. A note that is too low
+    for a score is omitted."""
     file = mido.MidiFile()
     for name in ("Piano", "Violin I", "Violin II"):
         track = file.add_track(name)
-        for pitch in range(60, 72):
+        for pitch in (5, *range(60, 72)):
             track.append(mido.Message("note_on", note=pitch))
             track.append(mido.Message("note_off", note=pitch, time=file.ticks_per_beat))
     path = tmp_path / "duo.mid"
@@ -112,6 +113,8 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     page = tab.page
     page.set_input_files("#file", path)
     expect(page.locator("#takes li")).to_have_count(1)
+    colours = page.locator(".swatch").evaluate_all("all => all.map((e) => e.style.background)")
+    assert len(set(colours)) == 3
     requests: list[dict[str, Any]] = []
 
     def reject(route: Route) -> None:

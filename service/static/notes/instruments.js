@@ -44,4 +44,4 @@ export function countInstruments(notes, programs) {
 }
 
 /** True if the instrument has a sustain pedal, or is unknown and may therefore be a piano. */
-export const hasPedal = (instrument) => !instrument || PEDAL_INSTRUMENTS.includes(instrument);
+export const hasPedal = (instrument) => !isInstrument(instrument) || PEDAL_INSTRUMENTS.includes(instrument);

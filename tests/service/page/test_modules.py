@@ -266,6 +266,27 @@ def test_long_and_accented_track_names_survive_midi(bench: Tab) -> None:
     assert bench.run(REOPENED_NAMES, names) == [name.strip() for name in names]
 
 
+SAVED_AGAIN = """async (bytes) => {
+  const { midiFile } = await import('./notes/midi.js');
+  const { takeOfMidi } = await import('./notes/opening.js');
+  const take = takeOfMidi(Uint8Array.from(bytes).buffer, '');
+  return [...midiFile(take.notes, take)];
+}"""
+
+
+def test_pedal_of_unknown_tracks_is_saved_again(bench: Tab) -> None:
+    file, memory = mido.MidiFile(), io.BytesIO()
+    for name in ("Right hand", "Left hand", "Violin"):
+        track = file.add_track(name)
+        track.append(mido.Message("control_change", control=64, value=127 * (name != "Violin")))
+        track.append(mido.Message("note_on", note=60))
+        track.append(mido.Message("note_off", note=60, time=480))
+    file.save(file=memory)
+    saved = mido.MidiFile(file=io.BytesIO(bytes(bench.run(SAVED_AGAIN, list(memory.getvalue())))))
+    pedals = {track.name: any(m.is_cc(64) for m in track) for track in saved.tracks[1:]}
+    assert pedals == {"Right hand": True, "Left hand": True, "violin": False}
+
+
 OPENED_PEDAL = """async (bytes) => {
   const { takeOfMidi } = await import('./notes/opening.js');
   return takeOfMidi(Uint8Array.from(bytes).buffer, '').pedal;

@@ -50,6 +50,7 @@ _AROUND = 24  # number of chords before and after a chord with which it is compa
 STEP_S = 0.02  # time step of the dynamic program
 LEAD_S = 0.1  # time by which the dynamic program starts before the first chord
 SHORTEST_S, LONGEST_S = 0.25, 1.7  # range of beat lengths: 240 to 35 beats per minute
+USUAL_RATIO = 1.41  # maximum ratio of beat lengths to the usual length: none is twice as long
 _RATIO = 1.045  # ratio of neighbouring beat lengths
 _REACH = 5  # maximum change of the beat length from beat to beat, in steps of _RATIO
 _SIGMA_S = 0.025  # standard deviation of an onset from its position in the beat
@@ -144,10 +145,12 @@ def best_path(
     end_s: float,
     hints: BeatHints = NO_BEAT_HINTS,
     start: BeatState | None = None,
+    usual_s: float | None = None,
 ) -> list[BeatState]:
-    """Return the best beats from ``begin_s`` to ``end_s``. The first is ``start`` if set."""
+    """Return the best beats from ``begin_s`` to ``end_s``. The first is ``start`` if set. With
+    ``usual_s``, the length of each beat is within ``USUAL_RATIO`` of it."""
     steps = int((end_s - begin_s) / STEP_S) + 1
-    lags = _lags(hints.bpm)
+    lags = _lags(hints.bpm, usual_s)
     gain = _gains(chords, begin_s, steps, lags)
     if hints.first_downbeat_s is not None:
         distance_s = np.arange(steps) * STEP_S + begin_s - hints.first_downbeat_s
@@ -234,12 +237,15 @@ def _explained(features: F64, sub: int, lag: int) -> F64:
     return np.log(shapes.max(0) + _ELSEWHERE / beat_s) + classes[:, shapes.argmax(0)]
 
 
-def _lags(bpm: float | None = None) -> I64:
+def _lags(bpm: float | None, usual_s: float | None) -> I64:
     """Return the possible beat lengths in steps. With ``bpm``, they cover the lengths within 8 % of
-    its beat, rounded to steps."""
+    its beat, rounded to steps. With ``usual_s``, see ``best_path``."""
     shortest, longest = SHORTEST_S, LONGEST_S
     if bpm is not None:
         shortest, longest = 60 / bpm * 0.92, 60 / bpm * 1.08
+    elif usual_s is not None:
+        shortest = max(shortest, usual_s / USUAL_RATIO)
+        longest = min(longest, usual_s * USUAL_RATIO)
     lags = [max(2, round(shortest / STEP_S))]
     while lags[-1] * STEP_S < longest:
         lags.append(max(lags[-1] + 1, round(lags[-1] * _RATIO)))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.score import beat_tracker
-from service.score.beat_tracker import BeatState, chord_numbers, chords_of, relative
+from service.score.beat_tracker import BeatState, Chords, chord_numbers, chords_of, relative
 from service.score.beats import F64, I64, NO_BEAT_HINTS, BeatHints, Beats
 
 # Weights of the evidence: similarity of accents after one and two lengths; longer notes; change of
@@ -28,6 +28,8 @@ RARE = {(2, 2): 0.3, (2, 3): 0.1, (2, 4): -0.4, (3, 2): 1.3, (3, 3): 2.1, (3, 4)
 _RAREST = 5.0  # cost of all other metres
 _BEAT_S, _WIDTH, _TEMPO = 0.7, 0.4, 1.0  # log-normal prior of the beat length, and its weight
 _FULL = 0.25  # cost of beats with more or less than one chord
+# Cost of crowded beats. They have more than _MAX_CHORDS chords, which would need 32nds.
+_CROWDED, _MAX_CHORDS = 10.0, 6
 _WINDOW = 60  # number of beats that are evaluated at once
 # Maximum number of starts of a level that count as evidence, because bars are similar.
 _AS_MANY = 16
@@ -39,6 +41,9 @@ _STAYS = 2.0  # gain of the metre of the preceding bars
 _NEVER = -1e6
 METRES = (2, 3, 4, 5, 7)  # beats per bar that can be detected
 _MIN_BEATS = 4
+# Maximum share of beats much longer than usual, if they have more chords by this ratio. In a
+# ritardando, long beats do not have more chords.
+_STRAYS, _FULLER = 0.05, 1.2
 _STRETCH_S, _UNSETTLED_S = 140.0, 20.0
 """The beat tracker processes _STRETCH_S at once (10 MB). The beats in the last _UNSETTLED_S of each
 stretch are not final and are computed again."""
@@ -77,14 +82,34 @@ _READINGS = {
 
 
 def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
-    """Return the beats of a performance; None if it is too short. A long performance is processed
-    in stretches, each from a final beat on, so that memory is bounded.
+    """Return the beats of a performance; None if it is too short. If many beats are much longer
+    and fuller than usual, the beats are detected again without such lengths.
 
     Args:
         notes: [notes, 4] onset and offset in s, MIDI pitch, velocity; onsets ascend.
     """
     if (chords := chords_of(notes)) is None:
         return None
+    path = _path(chords, hints)
+    if len(path) < _MIN_BEATS:
+        return None
+    time_s = np.array([state.time_s for state in path])
+    usual_s = float(np.median(np.diff(time_s)))
+    is_long = np.diff(time_s) > beat_tracker.USUAL_RATIO * usual_s
+    count = np.histogram(chords.time_s + beat_tracker.STEP_S, time_s)[0]
+    if is_long.mean() > _STRAYS and count[is_long].mean() > _FULLER * count[~is_long].mean():
+        path = _path(chords, hints, usual_s)
+    stated = hints.subdivision if hints.bpm else None
+    beats = beat_tracker.beats_of_path(chords, path, stated or path[0].subdivision)
+    first = None
+    if hints.first_downbeat_s is not None:
+        first = int(np.abs(beats.time_s - hints.first_downbeat_s).argmin())
+    return assign_bars(notes, beats, hints, first, keep=hints.bpm is not None)
+
+
+def _path(chords: Chords, hints: BeatHints, usual_s: float | None = None) -> list[BeatState]:
+    """Return the best beats of a performance (see ``best_path``). A long performance is processed
+    in stretches, each from a final beat on, so that memory is bounded."""
     path: list[BeatState] = []
     end_s = -np.inf
     while end_s < chords.time_s[-1]:
@@ -92,15 +117,8 @@ def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
         start = settled[-1] if settled else None
         begin_s = start.time_s if start else chords.time_s[0] - beat_tracker.LEAD_S
         end_s = min(chords.time_s[-1] + 0.5, begin_s + _STRETCH_S)
-        path = settled[:-1] + beat_tracker.best_path(chords, begin_s, end_s, hints, start)
-    if len(path) < _MIN_BEATS:
-        return None
-    stated = hints.subdivision if hints.bpm else None
-    beats = beat_tracker.beats_of_path(chords, path, stated or path[0].subdivision)
-    first = None
-    if hints.first_downbeat_s is not None:
-        first = int(np.abs(beats.time_s - hints.first_downbeat_s).argmin())
-    return assign_bars(notes, beats, hints, first, keep=hints.bpm is not None)
+        path = settled[:-1] + beat_tracker.best_path(chords, begin_s, end_s, hints, start, usual_s)
+    return path
 
 
 def assign_bars(
@@ -190,10 +208,13 @@ class Units:
 
     def prior(self, metre: Metre, window: slice) -> float:
         """Return the log prior of a metre, which depends on how rare it is, on the length of its
-        beats, and on the number of chords per beat."""
+        beats, on the number of chords per beat, and on the share of crowded beats."""
         off = np.log(metre.beat * self.unit_s / _BEAT_S) / _WIDTH
-        full = np.log2(metre.beat * max(0.1, self._chords[window].mean()))
-        return float(-RARE.get(metre[1:], _RAREST) - _TEMPO * off * off - _FULL * full * full)
+        chords = self._chords[window]
+        full = np.log2(metre.beat * max(0.1, chords.mean()))
+        crowded = (np.convolve(chords, np.ones(metre.beat)) > _MAX_CHORDS).mean()
+        cost = RARE.get(metre[1:], _RAREST) + _TEMPO * off * off + _FULL * full * full
+        return float(-cost - _CROWDED * crowded)
 
     def weighted(self, metre: Metre, window: slice) -> F64:
         """Return the log likelihood that bars start at unit 0, 1, ..., [units of a bar]."""

@@ -40,6 +40,29 @@ def test_beats_follow_a_ritardando() -> None:
     assert hit_rate(beats_s[2:-3], beats.time_s[2:-2]) > 0.9
 
 
+@pytest.mark.parametrize("beats_per_bar", [3, 4])
+def test_beats_of_slow_rubato_are_not_doubled(beats_per_bar: int) -> None:
+    beats_s = np.cumsum(1.1 * np.exp(0.15 * np.sin(np.arange(80) / 7)))
+    beats = find_beats(tune(beats_s, beats_per_bar))
+    assert beats is not None
+    assert hit_rate(beats_s[2:-3], beats.time_s[2:-2]) > 0.95
+    assert np.diff(beats.time_s).max() < 1.5
+
+
+def test_runs_of_eight_notes_in_a_beat_are_sixteenths_of_shorter_beats() -> None:
+    note_s, pitches = 0.1, np.tile([72, 71, 69, 71, 72, 74, 76, 74, 77, 76], 52)[:512]
+    run = [(note_s * n, note_s * (n + 1), pitch, 70) for n, pitch in enumerate(pitches)]
+    bass = [
+        (note_s * n, note_s * (n + 4), (48, 52, 55, 52)[n // 4 % 4], 75) for n in range(0, 512, 4)
+    ]
+    notes = np.array(run + bass)
+    notes[:, 0] += np.random.default_rng(0).normal(0, 0.012, len(notes))
+    beats = find_beats(notes[np.argsort(notes[:, 0])])
+    assert beats is not None
+    assert beats.bpm == pytest.approx(150, abs=2)
+    assert beats.subdivision == 2
+
+
 def test_long_performance_has_its_beats() -> None:
     beats_s = np.cumsum(np.full(560, 0.55) + 0.1 * np.sin(np.arange(560) / 40))
     beats = find_beats(tune(beats_s, 3))

@@ -1,12 +1,18 @@
 """Divides notes between the hands of a keyboard, and chooses strings and frets of a guitar."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from service.score.quantise import QuantisedNote
-from service.score.voices import Chord, Fret, cheapest, chord_of, rows_of
+from service.score.voices import Chord, Fret, Row, cheapest, chord_of, rows_of
 
-_HAND, _MIDDLE = 14, 60  # reach of a hand in semitones; pitch at which the hands are divided
+_HAND, _MIDDLE = 14, 60  # reach of a hand in semitones; usual pitch at which hands are divided
+# Number of beats before and after a chord whose pitches move this division; maximum share of the
+# way from the usual pitch to the middle of these pitches.
+_NEAR, _FOLLOWED = 2, 0.7
+# Costs per semitone: beyond the division, of leaps, and of wide chords. Cost of alternating hands.
+_BEYOND, _LEAP, _WIDE, _ALTERNATION = 0.12, 0.06, 0.04, 0.4
 OPEN = (64, 59, 55, 50, 45, 40)  # MIDI pitches of a guitar's strings, the highest first
 FRETS, SPAN = 19, 4  # number of frets of a string; reach of a hand in frets
 # Costs per fret: of a move of the hand, of high positions, and of a stretch. Gain of a played note.
@@ -21,28 +27,47 @@ Frets = dict[int, Fret]  # string and fret of each pitch
 def hands(notes: Iterable[QuantisedNote]) -> tuple[list[QuantisedNote], list[QuantisedNote]]:
     """Return the notes of the right hand, and the notes of the left hand.
 
-    A division of a chord costs more if a hand stretches too far, leaps from its last position, or
-    plays far beyond the middle.
+    A division of a chord costs more if a hand stretches far, leaps from its last position, or plays
+    far beyond the pitch between the hands, or if one hand replaces the other.
     """
     rows = rows_of(notes)
 
     def splits(
-        row: Sequence[QuantisedNote], positions: Sequence[float]
+        place: tuple[Row, float], state: tuple[Sequence[float], tuple[bool, ...]]
     ) -> Iterator[tuple[float, Any, int]]:
+        (row, middle), (positions, last_used) = place, state
         for split in range(len(row) + 1):
             price, new_positions = 0.0, list(positions)
+            used = split > 0, split < len(row)
+            if used != last_used and used == last_used[::-1]:
+                price += _ALTERNATION
             for hand, played in enumerate((row[:split], row[split:])):
                 if played:
                     low, high = played[0].pitch, played[-1].pitch
                     new_positions[hand] = sum(note.pitch for note in played) / len(played)
-                    beyond = (high - _MIDDLE, _MIDDLE - low)[hand]
-                    price += max(0, high - low - _HAND) + 0.12 * max(0, beyond)
-                    price += 0.06 * abs(new_positions[hand] - positions[hand])
-            yield price, new_positions, split
+                    beyond = (high - middle, middle - low)[hand]
+                    price += max(0, high - low - _HAND) + _WIDE * (high - low)
+                    price += _BEYOND * max(0, beyond)
+                    price += _LEAP * abs(new_positions[hand] - positions[hand])
+            yield price, (new_positions, used), split
 
-    chosen = list(zip(rows, cheapest([48.0, 67.0], rows, splits), strict=True))
+    start = [48.0, 67.0], (True, True)
+    splits_of_rows = cheapest(start, zip(rows, _middles(rows), strict=True), splits)
+    chosen = list(zip(rows, splits_of_rows, strict=True))
     right = [note for row, split in chosen for note in row[split:]]
     return right, [note for row, split in chosen for note in row[:split]]
+
+
+def _middles(rows: Sequence[Row]) -> Iterator[float]:
+    """Yield the pitch between the hands at each row. It moves from middle C towards the middle of
+    the near pitches if one hand cannot reach all of these. If one hand can, it stays, because a
+    high or low melody would otherwise alternate between the staves."""
+    onsets = [row[0].onset for row in rows]
+    for onset in onsets:
+        near = rows[bisect_left(onsets, onset - _NEAR) : bisect_right(onsets, onset + _NEAR)]
+        low, high = min(row[0].pitch for row in near), max(row[-1].pitch for row in near)
+        followed = min(_FOLLOWED, max(0.0, (high - low) / _HAND - 1))
+        yield _MIDDLE + followed * ((low + high) / 2 - _MIDDLE)
 
 
 def tab_line(notes: Iterable[QuantisedNote]) -> list[Chord]:

@@ -3,36 +3,59 @@
 const KEYBOARDS = ["piano", "electric piano", "harpsichord", "organ", "mallets"];
 const HAND = 14; // span of a hand in semitones
 const MIDDLE = 60; // usual pitch between the hands
+const NEAR_S = 1; // notes at most this long before or after a chord move the pitch between the hands
 const TOGETHER_S = 0.04; // notes that start within this time are a chord
 
 export const hasHands = ({ instrument }) => !instrument || KEYBOARDS.includes(instrument);
 
 /**
- * Map each note to "left" or "right". Wide stretches, crossing the middle, and leaps have costs.
+ * Map each note to "left" or "right". Wide stretches, crossing the middle, leaps, and alternation have costs.
  * @returns {Map<object, "left" | "right">}
  */
 export function handsOf(notes) {
   const hands = new Map();
   let centres = [48, 67];
-  for (const chord of chordsOf(notes.filter(hasHands))) {
+  let lastUsed = [true, true];
+  const chords = chordsOf(notes.filter(hasHands));
+  const middles = middlesOf(chords);
+  for (const [n, chord] of chords.entries()) {
+    const middle = middles[n];
     const options = Array.from({ length: chord.length + 1 }, (_, split) => {
       const own = [chord.slice(0, split), chord.slice(split)].map((part) => part.map(({ pitch }) => pitch));
       const now = own.map((part, hand) =>
         part.length ? part.reduce((sum, pitch) => sum + pitch, 0) / part.length : centres[hand],
       );
+      const used = own.map((part) => part.length > 0);
+      const alternates = used[0] !== used[1] && used[0] === lastUsed[1] && used[1] === lastUsed[0];
       const price = own.reduce((sum, part, hand) => {
         if (!part.length) return sum;
         const [low, high] = [part[0], part.at(-1)];
-        const beyond = Math.max(0, hand ? MIDDLE - low : high - MIDDLE);
-        return sum + Math.max(0, high - low - HAND) + 0.12 * beyond + 0.06 * Math.abs(now[hand] - centres[hand]);
-      }, 0);
-      return { split, now, price };
+        const beyond = Math.max(0, hand ? middle - low : high - middle);
+        const stretch = Math.max(0, high - low - HAND) + 0.04 * (high - low);
+        return sum + stretch + 0.12 * beyond + 0.06 * Math.abs(now[hand] - centres[hand]);
+      }, 0.4 * alternates);
+      return { split, now, used, price };
     });
     const best = options.reduce((a, b) => (b.price < a.price ? b : a));
     centres = best.now;
+    lastUsed = best.used;
     for (const [at, note] of chord.entries()) hands.set(note, at < best.split ? "left" : "right");
   }
   return hands;
+}
+
+/** Pitch between the hands at each chord, which follows near notes if one hand cannot reach them all. */
+function middlesOf(chords) {
+  let [first, end] = [0, 0];
+  return chords.map(([{ onset }]) => {
+    while (chords[first][0].onset < onset - NEAR_S) first++;
+    while (end < chords.length && chords[end][0].onset <= onset + NEAR_S) end++;
+    const near = chords.slice(first, end);
+    const low = Math.min(...near.map((chord) => chord[0].pitch));
+    const high = Math.max(...near.map((chord) => chord.at(-1).pitch));
+    const followed = Math.min(0.7, Math.max(0, (high - low) / HAND - 1));
+    return MIDDLE + followed * ((low + high) / 2 - MIDDLE);
+  });
 }
 
 /** Chords of notes that start together, each sorted from the lowest note. */

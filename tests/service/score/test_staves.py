@@ -1,5 +1,6 @@
 """Tests of the hands of keyboard scores and of guitar tablature."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 import pytest
@@ -17,6 +18,37 @@ def test_distant_notes_are_split_between_hands() -> None:
     )
     assert [note.pitch for note in right] == [72, 76, 74]
     assert [note.pitch for note in left] == [36, 43, 40]
+
+
+def line(pitches: Iterable[int], step: Fraction = Fraction(1, 2)) -> list[QuantisedNote]:
+    return [QuantisedNote(pitch, n * step, step) for n, pitch in enumerate(pitches)]
+
+
+def test_two_voices_above_middle_c_are_on_two_staves() -> None:
+    subject = [0, 2, 4, 5, 2, 4, 0, 7, 12, 11, 12, 7, 9, 7, 5, 4]
+    upper = line([79 + step for step in subject] * 4, Fraction(1, 4))
+    lower = line([66 - step for step in (0, 1, 3, 1)] * 4, Fraction(1))
+    right, left = hands(upper + lower)
+    assert (right, left) == (upper, lower)
+
+
+def test_melody_in_chords_above_a_bass_stays_with_the_right_hand() -> None:
+    right_hand = [note for n in range(16) for note in chord(n, 64, 67, 72 + n % 5)]
+    left_hand = [note for n in range(16) for note in chord(n, 43, 50)]
+    assert hands(right_hand + left_hand) == (right_hand, left_hand)
+
+
+@pytest.mark.parametrize("lowest", [60, 64, 72, 84])
+def test_melody_of_one_hand_stays_on_one_staff(lowest: int) -> None:
+    melody = line([lowest + step for step in [0, 4, 7, 12, 14, 12, 11, 7, 5, 4, 2, -1] * 4])
+    right, left = hands(melody)
+    assert (right, left) == (melody, [])
+
+
+def test_wide_arpeggio_stays_with_the_left_hand() -> None:
+    left_hand = line([36, 43, 48, 52, 55, 52, 48, 43] * 8)
+    right_hand = line([76, 74, 72, 79] * 8, Fraction(1))
+    assert hands(left_hand + right_hand) == (right_hand, left_hand)
 
 
 def chord(onset: int, *pitches: int) -> list[QuantisedNote]:

@@ -14,6 +14,8 @@ from training.music.synth import pianos
 from training.music.synth.augment import PRODUCED, Degradation, Surroundings, augment, load_rooms
 from training.music.synth.bank import HELD_OUT, Bank, load_bank
 from training.music.synth.config import SynthConfig
+from training.music.synth.harmonica import REEDS, harmonica_part, played_by_hands
+from training.music.synth.lines import Line
 from training.music.synth.noise import load_backgrounds, random_background
 from training.music.synth.perform import orchestrate, perform, sample_instrument, voice_for
 from training.music.synth.render import Rendered, Voice, render, shorten_repeats
@@ -129,6 +131,26 @@ class ExcerptBuilder:
             notes = pianos.extend_by_pedal(notes, pedal)
         return self._render(shorten_repeats(notes.played_by(entry.number)), [voice], pedal)
 
+    def render_harmonica(self) -> Rendered:
+        """Render a harmonica that plays a random melody, or the highest part of a score."""
+        rng = self.rng
+        notes = random_melody(self.seconds, rng)
+        if rng.random() < 0.5:
+            notes, _ = self._perform(random_piece(self.sources.groups, rng))
+        instruments = self.sources.bank.instruments
+        entries = [
+            entry
+            for name, entry in instruments.items()
+            if name not in HELD_OUT and entry.class_name in REEDS
+        ]
+        if not entries:
+            return self.render_score()
+        entry = sample_instrument(entries, rng)
+        voice = replace(voice_for(entry, rng), line=Line(connected=float(rng.uniform(0, 1))))
+        notes = harmonica_part(line(notes), rng).played_by(entry.number)
+        rendered = self._render(shorten_repeats(notes), [voice], np.zeros((0, 3)))
+        return replace(rendered, audio=played_by_hands(rendered.audio, rng))
+
     def render_singing(self, accompanied: bool) -> Rendered:
         """Render a singer, with or without accompaniment, or sometimes up to four singers."""
         rng = self.rng
@@ -196,6 +218,7 @@ def mix_excerpts(first: Rendered, second: Rendered, level_db: float) -> Rendered
 
 BACKGROUND = 0.12  # fraction of the rendered excerpts that have no notes
 RANDOM = 0.12  # fraction of the rendered excerpts that have random notes instead of a score
+HARMONICA = 0.08  # fraction of the rendered excerpts with a harmonica
 SUNG = 0.2  # fraction of the other rendered excerpts with singing, if there are recorded voices
 
 
@@ -216,6 +239,8 @@ def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) ->
     builder = ExcerptBuilder(sources, rng, seconds)
     if kind < BACKGROUND + RANDOM:
         rendered = builder.render_random_notes()
+    elif kind < BACKGROUND + RANDOM + HARMONICA:
+        rendered = builder.render_harmonica()
     elif sources.singers and rng.random() < SUNG:
         accompanied = rng.random() < 0.5
         rendered = builder.render_singing(accompanied)

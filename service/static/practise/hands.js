@@ -33,7 +33,7 @@ export function handsOf(notes) {
         const beyond = Math.max(0, hand ? middle - low : high - middle);
         const stretch = Math.max(0, high - low - HAND) + 0.04 * (high - low);
         return sum + stretch + 0.12 * beyond + 0.06 * Math.abs(now[hand] - centres[hand]);
-      }, 0.4 * alternates);
+      }, alternates ? 0.4 : 0);
       return { split, now, used, price };
     });
     const best = options.reduce((a, b) => (b.price < a.price ? b : a));

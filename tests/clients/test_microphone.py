@@ -95,7 +95,7 @@ async def test_late_notes_are_shown_but_not_played(
         assert await run(service, "--midi-port", "synth") == 1
     assert {message.type for message in port.messages} <= {"control_change"}
     assert all(message.value == 0 for message in port.messages)
-    assert "1 notes in 1.0 s" in capsys.readouterr().out
+    assert "1 note in 1.0 s" in capsys.readouterr().out
 
 
 async def test_the_pedal_is_restored_after_all_notes_off(

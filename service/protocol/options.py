@@ -8,14 +8,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from model.config import FRAMES, HOP, INSTRUMENTS, WINDOW
+from model.config import FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, WINDOW
 from model.instruments import LABELS_TO_INSTRUMENTS
 from model.validation import validated_dataclass
 from service.protocol.errors import ErrorCode, ProtocolError
 
 MIN_LOOKAHEAD_HOPS = 4
 MAX_LOOKAHEAD_HOPS = WINDOW // HOP // 2  # 32, to the middle of the window
-LOOKAHEAD_RANGE_MS = 46, 372  # rounded limits at 11,025 Hz
+LOOKAHEAD_RANGE_MS = tuple(
+    round(1000 * hops * HOP / SAMPLE_RATE) for hops in (MIN_LOOKAHEAD_HOPS, MAX_LOOKAHEAD_HOPS)
+)
 _ROUNDING_HOPS = 1e-3  # tolerance of 12 us
 MAX_BLOCK_FRAMES = FRAMES + 1 - MAX_LOOKAHEAD_HOPS  # 32: fits into a window with any look-ahead
 MAX_ANYTIME_BLOCK_FRAMES = 8  # fits into a window together with the repeated frames

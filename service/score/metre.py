@@ -94,8 +94,9 @@ def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
     if len(path) < _MIN_BEATS:
         return None
     time_s = np.array([state.time_s for state in path])
-    usual_s = float(np.median(np.diff(time_s)))
-    is_long = np.diff(time_s) > beat_tracker.USUAL_RATIO * usual_s
+    beat_s = np.diff(time_s)
+    usual_s = float(np.median(beat_s))
+    is_long = beat_s > beat_tracker.USUAL_RATIO * usual_s
     count = np.histogram(chords.time_s + beat_tracker.STEP_S, time_s)[0]
     if is_long.mean() > _STRAYS and count[is_long].mean() > _FULLER * count[~is_long].mean():
         path = _path(chords, hints, usual_s)

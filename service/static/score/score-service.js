@@ -4,8 +4,9 @@ import { request } from "../service/access.js";
 import { BUSY, problemText, retrySeconds } from "../service/problem.js";
 
 /**
- * `beats`: the beats that the score must use, if any; `live`: true if the take still grows. If the service rejects the request, the Error has
- * `final`, true if a retry would fail again, and otherwise `seconds`, the pause before a retry.
+ * `beats`: the beats that the score must use, if any; `live`: true if the take still grows. If the service
+ * rejects the request, the Error has `final`, true if a retry would fail again, and otherwise `seconds`, the
+ * pause before a retry.
  * @param {{notes: object[], pedal: object[], title: string, beats?: object[], live?: boolean, form: string, width?: number, signal?: AbortSignal}} request
  */
 export async function fetchScore({ notes, pedal, title, beats, live, form, width, signal }) {

@@ -12,7 +12,7 @@ from training.music import real
 from training.music.notes import Notes, joined
 from training.music.synth import pianos
 from training.music.synth.augment import PRODUCED, Degradation, Surroundings, augment, load_rooms
-from training.music.synth.bank import HELD_OUT, Bank, load_bank
+from training.music.synth.bank import HELD_OUT, Bank, Instrument, load_bank
 from training.music.synth.config import SynthConfig
 from training.music.synth.harmonica import REEDS, harmonica_part, played_by_hands
 from training.music.synth.lines import Line
@@ -118,8 +118,7 @@ class ExcerptBuilder:
 
     def render_random_notes(self) -> Rendered:
         """Render random notes on one instrument, usually a piano."""
-        rng, instruments = self.rng, self.sources.bank.instruments
-        entries = [entry for name, entry in instruments.items() if name not in HELD_OUT]
+        rng, entries = self.rng, self._training_instruments()
         keyboards = [entry for entry in entries if entry.family == "piano"]
         entry = sample_instrument(keyboards if keyboards and rng.random() < 0.6 else entries, rng)
         low, high = entry.range
@@ -132,20 +131,16 @@ class ExcerptBuilder:
         return self._render(shorten_repeats(notes.played_by(entry.number)), [voice], pedal)
 
     def render_harmonica(self) -> Rendered:
-        """Render a harmonica that plays a random melody, or the highest part of a score."""
+        """Render a harmonica that plays a random melody, or the highest part of a score. If the
+        bank has no reeds, render a score instead."""
         rng = self.rng
+        reeds = [e for e in self._training_instruments() if e.class_name in REEDS]
+        if not reeds:
+            return self.render_score()
         notes = random_melody(self.seconds, rng)
         if rng.random() < 0.5:
             notes, _ = self._perform(random_piece(self.sources.groups, rng))
-        instruments = self.sources.bank.instruments
-        entries = [
-            entry
-            for name, entry in instruments.items()
-            if name not in HELD_OUT and entry.class_name in REEDS
-        ]
-        if not entries:
-            return self.render_score()
-        entry = sample_instrument(entries, rng)
+        entry = sample_instrument(reeds, rng)
         voice = replace(voice_for(entry, rng), line=Line(connected=float(rng.uniform(0, 1))))
         notes = harmonica_part(line(notes), rng).played_by(entry.number)
         rendered = self._render(shorten_repeats(notes), [voice], np.zeros((0, 3)))
@@ -176,6 +171,11 @@ class ExcerptBuilder:
         is_played = [note not in sung_notes for note in zip(notes.onset, notes.pitch, strict=True)]
         band = self._play(piece, notes.where(np.array(is_played, bool)), pedal)
         return mix_excerpts(band, singing, float(rng.uniform(-3, 9)))
+
+    def _training_instruments(self) -> list[Instrument]:
+        """Return the entries of the bank that are not held out."""
+        instruments = self.sources.bank.instruments
+        return [entry for name, entry in instruments.items() if name not in HELD_OUT]
 
     def _perform(self, piece: Piece) -> tuple[Notes, F64]:
         """Draw a passage of a piece. Return its notes and its pedal presses."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.config import SAMPLE_RATE
 from training.arrays import F32, Rng
-from training.music.notes import Notes, notes_of
+from training.music.notes import Notes, notes_of_rows
 
 BLOW = np.array([0, 4, 7, 12, 16, 19, 24, 28, 31, 36])
 DRAW = np.array([2, 7, 11, 14, 17, 21, 23, 26, 29, 33])
@@ -44,11 +44,9 @@ def harmonica_part(melody: Notes, rng: Rng) -> Notes:
         for each in holes:
             late_s = 0.0 if each == hole else float(abs(rng.normal(0, 0.008)))
             begin = min(onset + late_s, offset - 0.03)
-            velocity = float(melody.velocity[note]) + rng.normal(0, 5)
+            velocity = float(np.clip(melody.velocity[note] + rng.normal(0, 5), 12, 122))
             rows.append((begin, offset, key + int(breath[each]), velocity))
-    begin_s, end_s, pitch, velocity = np.array(rows).T
-    order = np.argsort(begin_s, kind="stable")
-    return notes_of(begin_s, end_s, pitch, np.clip(velocity, 12, 122)).where(order)
+    return notes_of_rows(np.array(rows))
 
 
 def _nearest_hole(semitones: int) -> tuple[NDArray[np.int_], int]:

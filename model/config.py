@@ -256,5 +256,5 @@ LIGHT = replace(
     front_end=FilterbankConfig(lookahead=128, channels=24),
     rse=replace(LIVE.rse, hidden_factor=1),
 )
-"""For CPUs without bfloat16: needs half as much computation as `live`. Its filters have a shorter
-look-ahead, so its minimum delay is one hop shorter."""
+"""For slow processors: half as many products as `live`, and two thirds of its time in float32. Its
+filters have a shorter look-ahead, so its minimum delay is one hop shorter."""

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m service"
     if hasattr(signal, "SIGHUP"):  # not on Windows
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server starts and handles it
     settings = read_settings(arguments, prog)
-    if settings.model != "auto":  # auto selects shipped weights, which need no check
+    if settings.model != "live":  # the default needs no check
         from model import storage  # imports torch, which takes a second
 
         try:

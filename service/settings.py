@@ -69,7 +69,7 @@ class Settings(BaseSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8000, ge=1, le=65535)
-    model: str = Field(default="auto", min_length=1)
+    model: str = Field(default="live", min_length=1)
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     keys_file: str = ""
     keys: SecretStr = SecretStr("")

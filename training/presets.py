@@ -143,7 +143,7 @@ MUSIC_PRESETS: dict[str, MusicRun] = {
         music=MusicConfig(model=ACCURATE, batch_size=256, workers=12),
         loop=LoopConfig(steps=7_400, validate_steps=2500),
     ),
-    # Continues `light`, the network for CPUs without bfloat16, with `live` as its teacher.
+    # Continues `light`, the network for slow processors, with `live` as its teacher.
     "light": MusicRun(
         music=MusicConfig(model=LIGHT, distillation=DistillationConfig(teacher="live")),
         loop=LoopConfig(steps=12_000, learning_rate=1e-3, validate_steps=1500),

@@ -23,8 +23,8 @@ memory."""
 GPU_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
 
 LoadModel = Callable[[str, str], Any]
-"""Function that loads a model (name or path) on a device. Both arguments may be `auto`. It must be
-possible to pickle the function, because workers may be processes."""
+"""Function that loads a model (name or path) on a device, which may be `auto`. It must be possible
+to pickle the function, because workers may be processes."""
 
 _OWN_GROUP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -73,12 +73,11 @@ def _quota() -> float:
 
 
 def load_network(model: str, device: str) -> EngineModel:
-    """Load weights by name or path. ``model`` and ``device`` may be `auto`. Raises
-    `model.storage.WeightsError`, or a torch error if the device does not exist."""
+    """Load weights by name or path. ``device`` may be `auto`. Raises `model.storage.WeightsError`,
+    or a torch error if the device does not exist."""
     from model import storage
 
-    device = pick_device(device)
-    return storage.load(pick_model(model, device), device=device)
+    return storage.load(model, device=pick_device(device))
 
 
 def check_device(device: str) -> None:
@@ -98,18 +97,6 @@ def pick_device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def pick_model(model: str, device: str) -> str:
-    """Resolve `auto` to `live` if the device supports bfloat16 natively, else to `light`, which
-    needs half as much computation. Return other names unchanged."""
-    import torch
-
-    from model.storage import fastest_dtype
-
-    if model != "auto":
-        return model
-    return "live" if fastest_dtype(torch.device(device)) == torch.bfloat16 else "light"
 
 
 def return_network(network: EngineModel, model: str, device: str) -> EngineModel:

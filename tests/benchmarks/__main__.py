@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--stub", action="store_true", help="for many: a network that needs almost no time")
     add("--mode", type=Mode, choices=list(Mode), default=Mode.BLOCK, help="for live")
     add("--lookahead-ms", type=float, default=100.0, help="for live (default: 100)")
-    add("--model", default=machine.default_model(), help=machine.MODEL_HELP)
+    add("--model", default="live", help=machine.MODEL_HELP)
     add("--json", type=Path, help="write the figures to this file")
     return parser
 

@@ -15,18 +15,13 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from service.engine.load import available_cores, pick_device, pick_model
+from service.engine.load import available_cores
 from tests.fakes import play
 from tests.service.servers import RunningServer, server_starter
 
 RATE_HZ = 44_100
 SERVICE = "service", "--port", "{port}", "--model"
-MODEL_HELP = "shipped weights, or a path (default: the default of a service on this machine)"
-
-
-def default_model() -> str:
-    """Return the name of the weights that a service uses by default on this machine."""
-    return pick_model("auto", pick_device("auto"))
+MODEL_HELP = "shipped weights, or a path (default: live)"
 
 
 def processor() -> str:

@@ -91,14 +91,14 @@ def load(model: str | os.PathLike[str] = "live", device: str = "auto") -> Transc
 
 
 def as_model(model: Model, device: str) -> EngineModel:
-    """Return the network for a new transcriber or stream. Load it if ``model`` is a name, a path or
-    "auto". Raises the errors of ``load`` and ``check_not_forked``, and ValueError if ``model`` is
-    another object."""
+    """Return the network for a new transcriber or stream. Load it if ``model`` is a name or a path.
+    Raises the errors of ``load`` and ``check_not_forked``, and ValueError if ``model`` is another
+    object."""
     global _owner
     check_not_forked()
     _owner = os.getpid()
     if isinstance(model, str | os.PathLike):
-        return load("live" if model == "auto" else model, device)
+        return load(model, device)
     if not hasattr(model, "predict_features"):
         message = "model must be a name, a path or the result of load()"
         raise ValueError(f"{message}, not {model!r:.60}")

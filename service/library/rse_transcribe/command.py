@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = "mid (default), json, csv, musicxml, mxl or pdf"
     add("--format", choices=FORMATS, metavar="KIND", help=kinds)
     add("--server", metavar="URL", help="service to use; $RSE_KEY is its API key")
-    add("--model", help="shipped weights, .safetensors or auto (default)")
+    add("--model", help="shipped weights or .safetensors (default: live)")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)
@@ -207,7 +207,7 @@ def _transcribing(
     from service.stream.windows import EngineError
 
     # Processes take seconds to start, which is too long for a single recording.
-    processes, model = MAX_WORKERS if many else 0, args.model or "auto"
+    processes, model = MAX_WORKERS if many else 0, args.model or "live"
     try:
         transcriber = Transcriber(model=model, device=args.device, worker_processes=processes)
     except ValueError as error:

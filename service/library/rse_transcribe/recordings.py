@@ -73,7 +73,7 @@ class Transcriber:
     """
 
     def __init__(
-        self, *, model: Model = "auto", device: str = "auto", worker_processes: int = 0
+        self, *, model: Model = "live", device: str = "auto", worker_processes: int = 0
     ) -> None:
         """Raises ValueError if the weights are missing or corrupt or the device does not exist,
         EngineError or OSError if a process fails to start, and RuntimeError if this process was
@@ -168,7 +168,7 @@ def transcribe(
     recording: Recording,
     sample_rate: Rate | None = None,
     *,
-    model: Model = "auto",
+    model: Model = "live",
     lookahead_ms: float = FILE_OPTIONS.lookahead_ms,
     device: str = "auto",
     instruments: str | Sequence[str] | None = None,
@@ -187,7 +187,6 @@ def transcribe(
             is silence), or a list of floats.
         sample_rate: integer sample rate of an array, 4,000 to 384,000 Hz. Ignored for files.
         model: name in ``available_models()``, path of a .safetensors file, or result of ``load``.
-            ``auto`` means ``live``.
         lookahead_ms: duration of the audio that follows a frame and is used to predict it. It
             must be above 0. Other values outside 46 to 372 ms are limited to this range.
         device: ``cpu``, ``cuda``, ``cuda:N``, or ``auto``. Ignored for a loaded network.

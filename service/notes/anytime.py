@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
-from service.notes.frames import add_log_odds, frame_confirms_onset, peaks
+from service.notes.frames import add_log_odds
 from service.notes.tracker_settings import ONSET_RADIUS, TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 
@@ -122,11 +122,8 @@ class AnytimeTracker(Tracker):
 
     def _peaks(self) -> list[tuple[int, int]]:
         """Return frame (n - A to n) and pitch of the onset peaks that the frame head confirms."""
-        onset, frame = self._latest[self._onset], self._latest[self._frame]
-        is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
+        is_peak = self._onset_peaks()
         is_peak[:ONSET_RADIUS] = False  # these frames are older than n - A
-        if is_peak.any():
-            is_peak &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
         return [(self._oldest + column, pitch) for column, pitch in np.argwhere(is_peak).tolist()]
 
     def _begin_all(self) -> list[NoteEvent]:

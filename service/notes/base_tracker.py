@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from model.config import PITCHES
 from service.notes.dynamics import add_note, velocity_of
 from service.notes.events import UPDATE_S, NoteEvent
-from service.notes.frames import OVERTONES, add_log_odds, onset_shift
+from service.notes.frames import OVERTONES, add_log_odds, onset_shift, peaks
 from service.notes.tracker_settings import DEFAULT_VELOCITY, ONSET_RADIUS, TrackerSettings
 from service.protocol.checkpoint import Checkpoint, Dynamics
 
@@ -193,6 +193,19 @@ class Tracker(ABC):
                 note.restart(max(frame + 1, held))
         end = self._pushed
         return [self._end_at_best(pitch, end, end) for pitch in sorted(ended_pitches)]
+
+    def _onset_peaks(self) -> NDArray[np.bool_]:
+        """Return True at the onset peaks of the latest frames, [frames, PITCHES], at which a frame
+        probability, or one of the ONSET_RADIUS after it, reaches ``frame_on_threshold``."""
+        onset, threshold = self._latest[self._onset], self.settings.least_onset_threshold
+        is_peak = peaks(onset, ONSET_RADIUS, threshold)
+        if is_peak.any():
+            reaches = self._latest[self._frame] >= self.settings.frame_on_threshold
+            confirms = reaches.copy()
+            for shift in range(1, ONSET_RADIUS + 1):
+                confirms[:-shift] |= reaches[shift:]
+            is_peak &= confirms
+        return is_peak
 
     def _onsets(self, frame: int, pitch: int | list[int]) -> NDArray[np.float32]:
         """Return the onset probabilities of one or more pitches within ONSET_RADIUS of a frame."""

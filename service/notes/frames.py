@@ -58,18 +58,6 @@ def peaks(onset: NDArray[np.float32], radius: int, threshold: float) -> NDArray[
     return is_peak
 
 
-def frame_confirms_onset(
-    frame: NDArray[np.float32], radius: int, threshold: float
-) -> NDArray[np.bool_]:
-    """Return True where a frame probability, or one of the ``radius`` after it, reaches the
-    threshold. frame: [frames, PITCHES]."""
-    reaches = frame >= threshold
-    confirms = reaches.copy()
-    for shift in range(1, radius + 1):
-        confirms[:-shift] |= reaches[shift:]
-    return confirms
-
-
 def onset_shift(around: NDArray[np.float32]) -> float:
     """Return the time from a peak to its onset in frames, -0.5 to 0.5. The onset head is trained to
     output a triangle around an onset, and its two flanks determine the true top. ``around``: onset

@@ -29,7 +29,7 @@ import numpy as np
 from model.config import CENTS, PITCHES
 from service.notes.base_tracker import WAIT, Tracker
 from service.notes.events import NoteEvent
-from service.notes.frames import LatestFrames, frame_confirms_onset, peaks
+from service.notes.frames import LatestFrames, peaks
 from service.notes.monophonic import (
     AGAIN_THRESHOLD,
     AHEAD_FRAMES,
@@ -102,13 +102,10 @@ class NoteTracker(Tracker):
         self._oldest = self._pushed - self._past
         self._latest = self._frames.append(block)
         self._polyphonic = polyphonic
-        frame, onset = self._latest[self._frame], self._latest[self._onset]
-        is_peak = peaks(onset, ONSET_RADIUS, self.settings.least_onset_threshold)
         self._onset_pitches = {}
-        if is_peak.any():
-            is_peak &= frame_confirms_onset(frame, ONSET_RADIUS, self.settings.frame_on_threshold)
-            for column, pitch in np.argwhere(is_peak).tolist():
-                self._onset_pitches.setdefault(column, []).append(pitch)
+        for column, pitch in np.argwhere(self._onset_peaks()).tolist():
+            self._onset_pitches.setdefault(column, []).append(pitch)
+        frame, onset = self._latest[self._frame], self._latest[self._onset]
         first = self._past - self._ahead
         if self._cents is not None:
             rows = block[self._onset], block[self._cents]

@@ -145,13 +145,8 @@ def comparison(before: Figures, after: Figures) -> list[dict[str, Any]]:
     for name, members in groups.items():
         for figure in (*FIGURES[1:], FALSE_NOTES):
             old, new = (
-                [
-                    values[figure]
-                    for group in members
-                    for values in by_group[group]
-                    if figure in values
-                ]
-                for by_group in (before, after)
+                [values[figure] for group in members for values in by[group] if figure in values]
+                for by in (before, after)
             )
             if old:
                 gains = np.subtract(new, old).tolist()

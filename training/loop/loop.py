@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -21,10 +22,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.storage import WeightsError, fastest_dtype, save_weights
+from model.storage import WeightsError, fastest_dtype, replace_file, save_weights
 from model.validation import Count, Flag, NonNegative, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
-from training.loop.run_folder import read_state, write_metrics, write_state
+from training.loop.run_folder import STATE, read_state, write_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +284,7 @@ class Trainer:
         }
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state()
-        write_state(self.folder, state)
+        replace_file(self.folder / STATE, partial(torch.save, state))
 
 
 @contextlib.contextmanager

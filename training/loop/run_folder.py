@@ -6,13 +6,12 @@ import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from model.storage import WeightsError, load, replace_file, resolve
+from model.storage import WeightsError, load, resolve
 from model.transcriber import TranscriptionModel
 
 METRICS = "metrics.jsonl"
@@ -102,11 +101,6 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
         "sources": card.get("sources", {}),
     }
     return [*training.get("earlier", []), stage]
-
-
-def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Write the state of a run to its folder atomically."""
-    replace_file(folder / STATE, partial(torch.save, state))
 
 
 def read_state(folder: Path, device: torch.device) -> dict[str, Any]:

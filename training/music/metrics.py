@@ -1,7 +1,5 @@
 """Metrics of transcriptions for frames and for notes."""
 
-from collections.abc import Sized
-
 import mir_eval
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +55,6 @@ def velocity_f1(reference: Notes, estimated: Notes) -> float:
     notes = *_mir(reference), reference.velocity, *_mir(estimated), estimated.velocity
     compare = mir_eval.transcription_velocity.precision_recall_f1_overlap
     return float(compare(*notes, onset_tolerance=ONSET_TOLERANCE_S, offset_ratio=None)[2])
-
-
-def _f1(pairs: Sized, reference: Notes, estimated: Notes) -> float:
-    return 2 * len(pairs) / max(1, len(reference) + len(estimated))
 
 
 def note_on_delays(reference: Notes, matched: I64, needed_s: F64) -> dict[str, float]:
@@ -120,10 +114,12 @@ def recording_metrics(
     roll = reference.roll(len(probabilities), frame_s)
     figures = {"frame_ap": frame_average_precision(probabilities, roll)} if roll.any() else {}
     tracked = estimated.roll(len(roll), frame_s)
+    with_offsets = matched_onsets(reference, estimated, offsets=True)
+    note_count = max(1, len(reference) + len(estimated))
     figures |= {
         "frame_f1": 2 * int((tracked & roll).sum()) / max(1, int(tracked.sum()) + int(roll.sum())),
-        "onset_f1": _f1(matched, reference, estimated),
-        "onset_offset_f1": _f1(matched_onsets(reference, estimated, True), reference, estimated),
+        "onset_f1": 2 * len(matched) / note_count,
+        "onset_offset_f1": 2 * len(with_offsets) / note_count,
     }
     if len(np.unique(reference.velocity)) > 1:  # equal if the labels have no velocities
         figures[VELOCITY_FIGURE] = velocity_f1(reference, estimated)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from model.config import SAMPLE_RATE
-from training.arrays import F32, Rng
+from training.arrays import F32, Rng, draw
 from training.music.families import Passage, Windows, family_windows
 from training.music.notes import joined
 from training.music.real import RealRecording
@@ -98,8 +98,7 @@ class FineTuneTask(MusicTask):
 
     def _moved(self, rng: Rng) -> F32:
         """Return a random excerpt at another speed and pitch, [samples], with an RMS of 1."""
-        lengths = np.array([len(audio) for audio in self._audio], float)
-        audio = self._audio[int(rng.choice(len(lengths), p=lengths / lengths.sum()))]
+        audio = draw(self._audio, [len(audio) for audio in self._audio], rng)
         speed = 2 ** (rng.uniform(-FARTHEST_SEMITONES, FARTHEST_SEMITONES) / 12)
         span = min(len(audio), int(EXCERPT_S * speed * SAMPLE_RATE))
         start = int(rng.integers(len(audio) - span + 1))

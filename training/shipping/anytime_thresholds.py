@@ -27,12 +27,11 @@ from service.notes.tracker_settings import MAX_ODDS, TrackerSettings
 from service.stream.windows import PendingWindows, WindowSchedule
 from training.arrays import F32, F64, I64, Bools
 from training.evaluation.truth import truth_of
-from training.music.families import Passage, validation_passages
+from training.music.families import Passage
 from training.music.metrics import ONSET_TOLERANCE_S, estimated_notes
 from training.music.notes import FRAME_S, nearest
-from training.music.synth.config import SynthConfig
 from training.shipping.evidence import STREAM, detect_notes
-from training.shipping.tune import SEED
+from training.shipping.tune import DrawPassages
 
 NEW_FALSE = 0.03  # maximum share of new false notes among early notes
 _NEAR_FRAMES = 4  # maximum distance, in frames, from a peak to its note with the full look-ahead
@@ -153,20 +152,14 @@ def every_window(
 
 
 def anytime_settings(
-    transcriber: TranscriptionModel,
-    synth: SynthConfig,
-    count: int,
-    seconds: float,
-    _: Path | None = None,
+    transcriber: TranscriptionModel, draw_passages: DrawPassages, _: Path | None
 ) -> TrackerSettings:
-    """Return the card's settings with new ``early_odds`` and ``usual_onset_age``, chosen on
-    ``count`` passages of each family, ``seconds`` long."""
+    """Return the card's settings with new ``early_odds`` and ``usual_onset_age``."""
     settings = TrackerSettings.from_card(transcriber.card)
-    families = validation_passages(synth, count, seconds, SEED)
     parts: list[OnsetPeaks] = []
     notes = 0
     with LocalEngine(transcriber) as engine:
-        for passage in tqdm([*chain(*families.values())], unit="passage"):
+        for passage in tqdm([*chain(*draw_passages().values())], unit="passage"):
             parts.append(gather(engine, passage, settings, notes))
             notes += len(passage.notes)
     peaks = OnsetPeaks(*map(np.concatenate, zip(*parts, strict=True)))

@@ -14,6 +14,7 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,15 +23,16 @@ from model.commands import documented_parser
 from model.storage import WEIGHTS, load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
+from training.music.families import validation_passages
 from training.music.synth.config import CACHE, SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.shipping.anytime_thresholds import anytime_settings
 from training.shipping.card import sources, with_sources, write_card
-from training.shipping.tune import settings_on_recordings, tuned_settings
+from training.shipping.tune import SEED, DrawPassages, settings_on_recordings, tuned_settings
 
 logger = logging.getLogger(__name__)
 
-Part = Callable[[TranscriptionModel, SynthConfig, int, float, Path | None], TrackerSettings]
+Part = Callable[[TranscriptionModel, DrawPassages, Path | None], TrackerSettings]
 PARTS: dict[str, tuple[Part, int, float]] = {
     "tune": (tuned_settings, 8, 14.0),
     "recordings": (settings_on_recordings, 8, 14.0),
@@ -85,8 +87,9 @@ def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:
     """Choose the note tracker settings and write them to the card. Raises ValueError or OSError for
     unusable data."""
     for name in options.parts:
-        (part, passages, seconds), transcriber = PARTS[name], load(path)
-        settings = part(transcriber, synth, passages, seconds, options.choose)
+        (part, count, seconds), transcriber = PARTS[name], load(path)
+        passages = partial(validation_passages, synth, count, seconds, SEED)
+        settings = part(transcriber, passages, options.choose)
         logger.info("%s", settings)
         write_card(path, {**transcriber.card, "tracker": dataclasses.asdict(settings)})
 

@@ -21,9 +21,8 @@ from model.config import HOP, INSTRUMENT_HEADS, SAMPLE_RATE
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from training.evaluation.families import FamilyCounts
-from training.music.families import FAMILIES, validation_passages
+from training.music.families import FAMILIES, Passage
 from training.music.metrics import matched_onsets
-from training.music.synth.config import SynthConfig
 from training.shipping.evidence import (
     Evidence,
     PredictedPassages,
@@ -36,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 SEED = 11  # seed of the passages; validation in training uses another seed
 
+DrawPassages = Callable[[], dict[str, list[Passage]]]
 Grid = Mapping[str, Sequence[Any]]
 _PROBABILITIES = tuple(i / 20 for i in range(1, 20))
 _BIASES = tuple(i / 2 for i in range(-6, 9))
@@ -86,16 +86,12 @@ MAX_CORRECTION = 0.4  # maximum absolute value of onset_correction_frames
 
 
 def tuned_settings(
-    transcriber: TranscriptionModel,
-    synth: SynthConfig,
-    count: int,
-    seconds: float,
-    _: Path | None = None,
+    transcriber: TranscriptionModel, draw_passages: DrawPassages, _: Path | None
 ) -> TrackerSettings:
     """Return the card's settings with the best values of GRID and, if the network has pedal and
     instrument heads, of NAMING_GRID. The result has a new ``onset_correction_frames`` and no
-    ``early_odds``. The search uses ``count`` passages of each family, ``seconds`` long."""
-    pieces = predict_passages(transcriber, validation_passages(synth, count, seconds, SEED))
+    ``early_odds``."""
+    pieces = predict_passages(transcriber, draw_passages())
     start = TrackerSettings.from_card(transcriber.card)
     # `early_odds` depend on the onset threshold, so they are chosen later (anytime_thresholds).
     start = replace(start, early_odds=(), line=True)
@@ -116,11 +112,7 @@ def tuned_settings(
 
 
 def settings_on_recordings(
-    transcriber: TranscriptionModel,
-    synth: SynthConfig,
-    count: int,
-    seconds: float,
-    folder: Path | None,
+    transcriber: TranscriptionModel, draw_passages: DrawPassages, folder: Path | None
 ) -> TrackerSettings:
     """Return the card's settings, corrected for the families that have real recordings in a folder.
     If the folder is None, they are unchanged. Raises OSError or ValueError for unreadable files."""
@@ -128,7 +120,7 @@ def settings_on_recordings(
     if folder is None:
         return start
     halves = tuple(predict_passages(transcriber, half) for half in recorded_passages(folder))
-    passages = validation_passages(synth, count, seconds, SEED)
+    passages = draw_passages()
     recorded = {name: passages[name] for name in passages if name in {*halves[0], *halves[1]}}
     return settings_by_evidence(Evidence(predict_passages(transcriber, recorded), halves), start)
 

@@ -13,7 +13,7 @@ import soundfile
 from scipy import signal
 
 from model.config import SAMPLE_RATE
-from training.arrays import F32, F64, Rng
+from training.arrays import F32, F64, Rng, draw
 from training.music.recordings import read_audio
 from training.music.synth import noise
 from training.music.synth.bank import read_index
@@ -267,8 +267,7 @@ def _measured_room(rooms: tuple[Room, ...], rng: Rng) -> F64:
     """Return an impulse response of one of ``rooms``. The direct sound is sample 0, which is 1. The
     level, delay and decay of the reflections are random. Sometimes a second microphone in the same
     room is mixed in."""
-    weights = np.array([_WEIGHTS.get(room.kind, 1.0) for room in rooms])
-    room = rooms[int(rng.choice(len(rooms), p=weights / weights.sum()))]
+    room = draw(rooms, [_WEIGHTS.get(room.kind, 1.0) for room in rooms], rng)
     response = _response(room, rng)
     if rng.random() < 0.3:
         others = [other for other in rooms if other.place == room.place]

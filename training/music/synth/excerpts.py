@@ -7,7 +7,7 @@ import numpy as np
 import soxr
 
 from model.config import SAMPLE_RATE
-from training.arrays import F64, Rng
+from training.arrays import F64, Rng, draw
 from training.music import real
 from training.music.notes import Notes, joined
 from training.music.synth import pianos
@@ -87,10 +87,8 @@ def load_sources(config: SynthConfig, split: str = "train") -> TrainingSources:
 def random_piece(groups: Mapping[str, list[Piece]], rng: Rng) -> Piece:
     """Draw a group with its weight in ENSEMBLES, then one of its pieces. Within a group, a piece's
     probability is proportional to the square root of its length."""
-    weights = np.array([ENSEMBLES[name] for name in groups])
-    pieces = groups[list(groups)[int(rng.choice(len(groups), p=weights / weights.sum()))]]
-    share = np.sqrt([piece.seconds for piece in pieces])
-    return pieces[int(rng.choice(len(pieces), p=share / share.sum()))]
+    pieces = draw(list(groups.values()), [ENSEMBLES[name] for name in groups], rng)
+    return draw(pieces, np.sqrt([piece.seconds for piece in pieces]), rng)
 
 
 CHOIR = 0.15  # probability that several parts of a score are sung, if there is no accompaniment
@@ -198,8 +196,7 @@ class ExcerptBuilder:
     def _sing(self, melody: Notes, alone: bool = False) -> Rendered:
         singers, rng = self.sources.singers, self.rng
         # Most recorded voices only speak, so voices that sing get more weight.
-        weights = np.array([4.0 if singer.sings else 1.0 for singer in singers])
-        singer = singers[int(rng.choice(len(weights), p=weights / weights.sum()))]
+        singer = draw(singers, [4.0 if singer.sings else 1.0 for singer in singers], rng)
         melody, habits = shift_to_range(melody, singer, rng), Habits(rng, alone)
         return sing(melody, singer, habits, self.seconds, self.tuning_cents, rng)
 
@@ -227,9 +224,8 @@ def training_excerpt(sources: TrainingSources, config: SynthConfig, rng: Rng) ->
     seconds = float(rng.uniform(0.8 * config.excerpt_s, 1.2 * config.excerpt_s))
     surroundings, degradation = sources.surroundings, Degradation()
     if sources.recordings and rng.random() < config.real_probability:
-        weights = np.array([REAL[name] for name in sources.recordings])
-        chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
-        group = list(sources.recordings.values())[chosen]
+        kinds = list(sources.recordings.values())
+        group = draw(kinds, [REAL[name] for name in sources.recordings], rng)
         return recorded_excerpt(group, seconds, degradation, rng, surroundings)
     kind = rng.random()
     if kind < BACKGROUND:
@@ -264,8 +260,7 @@ def recorded_excerpt(
 ) -> Rendered:
     """Return an augmented excerpt of a random recording, drawn with a probability proportional to
     its length. Uses a recording in full if it is shorter than ``seconds``."""
-    lengths = np.array([len(recording.audio) for recording in recordings], float)
-    recording = recordings[int(rng.choice(len(recordings), p=lengths / lengths.sum()))]
+    recording = draw(recordings, [len(recording.audio) for recording in recordings], rng)
     semitones = int(rng.choice(SEMITONES))
     speed = 2 ** ((semitones + rng.uniform(-25, 25) / 100) / 12)
     span = min(len(recording.audio), int(seconds * speed * SAMPLE_RATE))

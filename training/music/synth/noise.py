@@ -8,7 +8,7 @@ import numpy as np
 from scipy import fft
 
 from model.config import SAMPLE_RATE
-from training.arrays import F32, Rng
+from training.arrays import F32, Rng, draw
 from training.music.recordings import Pcm, from_pcm, read_audio, to_pcm
 from training.music.synth.bank import read_index
 
@@ -53,9 +53,8 @@ class Backgrounds:
         if not self.voices:
             return out
         # A speaker's probability is proportional to the length of the speaker's recordings.
-        names = list(self.voices)
-        seconds = [sum(map(len, self.voices[name])) for name in names]
-        voice = self.voices[names[int(rng.choice(len(names), p=np.divide(seconds, sum(seconds))))]]
+        voices = list(self.voices.values())
+        voice = draw(voices, [sum(map(len, sounds)) for sounds in voices], rng)
         pace = float(rng.uniform(0.85, 1.2))  # playback speed, which also changes pitch and timbre
         at = -int(rng.uniform(0, 0.5) * len(voice[0]))
         while at < length:
@@ -213,8 +212,7 @@ def random_background(
         recorded: probability that noise is recorded, if ``sounds`` has noises.
         kind: one of KINDS; empty means a random kind.
     """
-    shares = np.array(list(KINDS.values()))
-    kind = kind or str(rng.choice(list(KINDS), p=shares / shares.sum()))
+    kind = kind or draw(list(KINDS), list(KINDS.values()), rng)
     out = np.zeros(length, np.float32)
     if kind in ("noise", "mixture"):
         use_recorded = bool(sounds.kinds) and rng.random() < recorded

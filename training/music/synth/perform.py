@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.instruments import class_of
-from training.arrays import F32, F64, Rng
+from training.arrays import F32, F64, Rng, draw
 from training.music.notes import Notes, joined
 from training.music.synth import pianos
 from training.music.synth.bank import HELD_OUT, Bank, Instrument
@@ -310,8 +310,7 @@ def sample_instrument(entries: Sequence[Instrument], rng: Rng) -> Instrument:
     classes = sorted({entry.number for entry in entries})
     number = classes[rng.integers(len(classes))]
     of_class = [entry for entry in entries if entry.number == number]
-    weights = np.array([_weight(entry) for entry in of_class])
-    return of_class[int(rng.choice(len(of_class), p=weights / weights.sum()))]
+    return draw(of_class, [_weight(entry) for entry in of_class], rng)
 
 
 def _weight(entry: Instrument) -> float:

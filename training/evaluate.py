@@ -9,13 +9,11 @@ the audio lags behind the labels. ``failures`` lists recordings that cannot be r
 or whose labels do not fit the audio. All other labelled recordings are scored. The exit status is 1
 if there are failures.
 
-    # accuracy by family, and false notes in sounds without notes
-    python -m training.evaluate families --synth DIR
+    python -m training.evaluate families --synth DIR  # by family, and false notes without music
     python -m training.evaluate scores --data-dir DIR --synth DIR  # round trip of MusicXML
     python -m training.evaluate musicnet --data-dir ARCHIVE  # like real, plus the paper's figure
 
-COMMAND --help lists the options of a command. These commands never tune the note tracker on the
-data that they score.
+These commands never tune the note tracker on the data that they score.
 """
 
 import argparse

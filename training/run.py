@@ -5,12 +5,8 @@
     python -m training.run musicnet --out runs/live --resume
 
 Every field of a preset can be set by an option, for example --loop.steps 5000
---algorithmic.rse.maps 96. --help-all lists the fields with their units. The folder of a run
-contains its configuration, the last and the best weights, the state of the run and metrics.jsonl.
-
---loop.max-minutes saves and stops after a number of minutes of training, not counting validations,
-and --resume continues with the configuration in the folder, so long training can be split into
-short runs. Ctrl-C also saves and stops, but does not validate.
+--algorithmic.rse.maps 96. --help-all lists the fields with their units. training/README.md
+describes the tasks, and how to stop and resume a run.
 """
 
 import argparse

@@ -1,13 +1,9 @@
 """Plot training runs: ``python -m training.evaluation.plots RUN_DIR... --out DIR``.
 
-Runs of algorithmic tasks are drawn in two plots, labelled with the names of their folders.
-error.png shows the validation error by optimiser step (paper, figures "RSE against SE" and
-"ablation experiments"). generalisation.png shows the accuracy by length, for runs that
-``training.algorithmic.evaluate`` has measured.
-
-Runs of the paper's MusicNet network are drawn in window.png: average precision by window size, one
-line per number of convolutions (paper, figure "various window sizes", table "convolutional
-layers").
+For algorithmic tasks, error.png shows the validation error by optimiser step, and
+generalisation.png the accuracy by length, if ``training.algorithmic.evaluate`` has measured it. For
+the paper's MusicNet network, window.png shows the average precision by window size, with a line per
+number of convolutions.
 """
 
 import json

@@ -5,16 +5,10 @@
 
 FOLDER contains recordings in any format that the service reads. The labels of a recording are in a
 file with the same name and another ending: a MIDI file, or a table of notes (onset and offset in
-seconds, pitch, and optionally velocity and program). The labels describe the performance, or they
-are a score, which is then aligned with the recording. Recordings that do not pass the checks are
-listed with the reason.
-
-The weights are trained on about 60 % of the recordings. The interpolation between initial and tuned
-weights and the settings of the note tracker are chosen on 20 % (validation). The accuracy before
-and after is reported on the other 20 % (test). Half of every batch keeps the network from
-forgetting other music: audio rendered from the data of --rendered DIR (training/README.md) or,
-without this option, variants of the training recordings and of the recordings without labels. Only
-with --rendered does the command measure the accuracy on other instruments and limit its loss.
+seconds, pitch, and optionally velocity and program). They describe the performance, or are a score,
+which is then aligned with the recording. training/README.md explains the checks, the split into
+training, validation and test, and how the weights and the settings of the note tracker are chosen.
+Only with --rendered does the command measure the accuracy on other instruments and limit its loss.
 
 The command writes OUT/NAME.safetensors, the card OUT/NAME.json and OUT/report.json, where NAME is
 the name of the folder OUT. Ctrl-C saves and stops. --resume continues.

@@ -179,13 +179,9 @@ class NoteTracker(Tracker):
             events += self._begin_after(frame, gains.pitch)
         elif gains.silent > held_gain:
             events.append(self._end(held, frame, frame))
-        elif self._starts_again(frame, held):
+        elif peaks(self._onsets(frame, held)[:, None], ONSET_RADIUS, AGAIN_THRESHOLD)[ONSET_RADIUS]:
             events += self._begin_after(frame, held)
         return events
-
-    def _starts_again(self, frame: int, pitch: int) -> bool:
-        onsets = self._onsets(frame, pitch)[:, None]
-        return bool(peaks(onsets, ONSET_RADIUS, AGAIN_THRESHOLD)[ONSET_RADIUS, 0])
 
     def _is_audible(self, frame: int, pitch: int) -> bool:
         """Return True if the frame probabilities suffice for a note after silence."""

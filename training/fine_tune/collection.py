@@ -194,7 +194,10 @@ def _performance_recording(
     checked = RealRecording(name, audio, shifted.where(inside), np.zeros((0, 4)))
     offset = np.maximum(shifted.offset, match.onset_s + 0.04)
     detected = shifted.replaced(onset=match.onset_s, offset=offset).where(inside)
-    uncertain = checked.unknown if match.exact else inexact_ends(detected)
+    uncertain = checked.unknown
+    if not match.exact:  # inexact offsets would shorten or lengthen notes of related instruments
+        start_s, end_s = detected.offset - EDGE_S, detected.offset + EDGE_S
+        uncertain = rows(start_s, end_s, detected.pitch, FRAME_UNKNOWN)
     copy = at_concert_pitch(replace(checked, notes=detected, unknown=uncertain), cents)
     return UserRecording(checked, copy, "performance", match.support, match.shift_s, cents)
 
@@ -237,12 +240,6 @@ def _best_shift(notes: Notes, onset: F32) -> tuple[float, float, bool]:
     weakest = min(float(quarter.mean()) for quarter in np.array_split(contrast, 4))
     fits = overall >= MIN_CONTRAST and weakest >= QUARTER_CONTRAST * overall
     return float(share[best]), float(lags[best] * FRAME_S), fits
-
-
-def inexact_ends(notes: Notes) -> F64:
-    """Return the uncertain regions at the offsets of inexact labels. Training on inexact offsets
-    would shorten or lengthen the notes of related instruments."""
-    return rows(notes.offset - EDGE_S, notes.offset + EDGE_S, notes.pitch, FRAME_UNKNOWN)
 
 
 def _at(detected: Bools, frame: NDArray[np.int_], notes: Notes) -> Bools:

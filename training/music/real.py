@@ -19,7 +19,6 @@ folder of the note bank lists their ``file``, ``class`` and ``upstream_split``. 
 detect their onsets. The loss uses only the instrument at these onsets.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ from service.notes.frames import peaks
 from training.arrays import F32, F64
 from training.music.aligner import RELEASE_S, Aligned, align_files, mapped
 from training.music.notes import FRAME_S, FRAME_UNKNOWN, ONSET_UNKNOWN, Notes, next_onsets, notes_of
-from training.music.recordings import Pcm, from_pcm, read_table, stored_arrays, stored_audio
+from training.music.recordings import Pcm, digest, from_pcm, read_table, stored_arrays, stored_audio
 from training.music.transcribe import transcribe_array
 
 logger = logging.getLogger(__name__)
@@ -104,8 +103,8 @@ def _scored(root: Path, cache: Path, entry: dict[str, Any]) -> RealRecording:
         logger.info("aligned %s: %.1f %% detected", entry["id"], 100 * aligned.detected.mean())
         return vars(aligned)
 
-    key = hashlib.sha256(str(ALIGNED_VERSION).encode() + audio.read_bytes() + score.read_bytes())
-    folder = cache / f"scored-{entry['id']}-{key.hexdigest()[:12]}"
+    key = digest(str(ALIGNED_VERSION).encode(), audio.read_bytes(), score.read_bytes())
+    folder = cache / f"scored-{entry['id']}-{key}"
     aligned = Aligned(**stored_arrays(folder / "labels.npz", compute_alignment))
     # The class of a soloist. It is unknown for several performers and for other instruments.
     words = str(entry.get("instruments", "")).lower()
@@ -179,7 +178,7 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
         return []
     held_out = "validation", "test"  # splits of the data sets that the clips come from
     entries = [e for e in json.loads(index.read_bytes()) if e.get("upstream_split") not in held_out]
-    key = hashlib.sha256(index.read_bytes() + bytes([PHRASES_VERSION])).hexdigest()[:12]
+    key = digest(index.read_bytes(), bytes([PHRASES_VERSION]))
     audio = {entry["file"]: stored_audio(root / entry["file"], cache) for entry in entries}
 
     def detect_onsets() -> dict[str, F64]:

@@ -233,6 +233,11 @@ def read_audio(path: Path) -> tuple[F32, int]:
     return samples.mean(axis=1), rate
 
 
+def digest(*parts: bytes) -> str:
+    """Return a key for a cache file that depends on these bytes."""
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:12]
+
+
 def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """Return the arrays of a cache file. If the file is missing, compute and write them first."""
     if not path.exists():
@@ -244,8 +249,7 @@ def stored_arrays(path: Path, compute: Callable[[], Mapping[str, Any]]) -> dict[
 def stored_audio(path: Path, cache: Path) -> Pcm:
     """Return the samples of an audio file at SAMPLE_RATE, with channels averaged. They are
     memory-mapped from the cache, so that worker processes share them."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    cached = cache / f"audio-{path.stem}-{digest}.npy"
+    cached = cache / f"audio-{path.stem}-{digest(path.read_bytes())}.npy"
     if not cached.exists():
         audio = to_pcm(soxr.resample(*read_audio(path), SAMPLE_RATE))
         replace_file(cached, partial(np.save, arr=audio))

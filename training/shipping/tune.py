@@ -200,18 +200,13 @@ def tune(
                     improves(name, value)
             improved = True
             while improved:
-                nearby = nearby_values(values, value_of(best, name))
+                at = int(np.abs(np.subtract(values, value_of(best, name))).argmin())
+                nearby = values[max(0, at - REACH) : at + REACH + 1]
                 improved = any([improves(name, value) for value in nearby])
             logger.info("%s %s: %.4f", name, value_of(best, name), standing.get(name, math.nan))
         if best is before:
             break
     return best
-
-
-def nearby_values(values: Sequence[Any], here: Any) -> Sequence[Any]:
-    """Return the values that are at most REACH steps from the current value."""
-    at = min(range(len(values)), key=lambda i: abs(values[i] - here))
-    return values[max(0, at - REACH) : at + REACH + 1]
 
 
 def value_of(settings: TrackerSettings, entry: str) -> Any:

@@ -4,7 +4,6 @@ On first use, the notes are decoded, upsampled (so that linear interpolation is 
 looped seamlessly and written to a file, which all worker processes map into memory.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from model.config import INSTRUMENTS, SAMPLE_RATE
 from model.instruments import UNKNOWN
 from model.storage import replace_file
 from training.arrays import F32, I64
-from training.music.recordings import read_audio, to_pcm
+from training.music.recordings import digest, read_audio, to_pcm
 
 _CLASSES = {"electric_grand": "electric piano", "choir": "voice"}
 _CLASSES |= dict.fromkeys(("trumpet", "trombone", "tuba"), "brass")
@@ -96,10 +95,8 @@ def load_bank(folder: Path, cache: Path) -> Bank:
     OSError for missing indexes, and ValueError for sounds that are unreadable or not at
     SAMPLE_RATE."""
     index = read_index(folder / "bank_index.json")
-    key = hashlib.sha256((folder / "bank_index.json").read_bytes() + bytes([CACHE_VERSION]))
-    samples_path, notes_path = (
-        cache / f"bank-{key.hexdigest()[:12]}.{suffix}" for suffix in ("npy", "json")
-    )
+    key = digest((folder / "bank_index.json").read_bytes(), bytes([CACHE_VERSION]))
+    samples_path, notes_path = (cache / f"bank-{key}.{suffix}" for suffix in ("npy", "json"))
     if not (samples_path.exists() and notes_path.exists()):
         samples, notes = _decode(folder, index)
         replace_file(samples_path, lambda file: np.save(file, samples))

@@ -5,7 +5,6 @@ The files ``speech.json`` and ``singing.json`` list recordings. Each has ``file`
 pitch from timbre. Its results are cached because the analysis is slow.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import soxr
 from numpy.typing import NDArray
 
 from training.arrays import F32
-from training.music.recordings import read_audio, stored_arrays
+from training.music.recordings import digest, read_audio, stored_arrays
 
 RATE = 16_000  # sample rate of the analysis in Hz
 FRAMES_S = 200  # analysis frames per second
@@ -82,10 +81,8 @@ def load_singer(
 ) -> Singer:
     """Load the recordings of one person. On first use, analyse them and write the results to
     ``cache``. Raises ValueError or OSError for a recording that cannot be read."""
-    digest = hashlib.sha256(bytes([CACHE_VERSION]))
-    for file in files:
-        digest.update(file.read_bytes())
-    path = cache / f"voice-{name.replace(' ', '_')}-{digest.hexdigest()[:12]}.npz"
+    key = digest(bytes([CACHE_VERSION]), *(file.read_bytes() for file in files))
+    path = cache / f"voice-{name.replace(' ', '_')}-{key}.npz"
 
     def analyse_all() -> dict[str, NDArray]:
         parts = [analyse(file) for file in files]

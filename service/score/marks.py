@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from service.score.beats import smoothest
-from service.score.voices import Bars, Chord
+from service.score.quantise import QuantisedNote
+from service.score.voices import Bars, Chord, index_at
 
 LEVELS = {"p": -18.0, "mf": 0.0, "f": 18.0}  # mean velocity of a bar relative to their median
 _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost of a change in nats
 _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
 _STEP = 2  # other pedal changes are written at multiples of 1 / _STEP beat
+# Cost of a change of clef. Each note has a cost: its distance from the staff in semitones.
+_CLEF_CHANGE = 60.0
 # Distances from the staff in semitones: minimum that needs a ledger line; maximum that needs three;
 # minimum of the inner note in a chord at an octave line (negative: within the staff).
 _ONE_LINE, _THREE_LINES, _INNER = 4, 12, -3
@@ -92,14 +95,23 @@ def presses(moves: Iterable[Sequence[float]], onsets: Iterable[Fraction]) -> lis
     return written
 
 
-def best_clef(pitches: Sequence[int], choices: Sequence[str]) -> str:
-    """Return the clef whose staff is nearest to the pitches, or the first of equal clefs."""
-
-    def beyond(clef: str) -> int:
-        low, high = CLEFS[clef][3:]
-        return sum(max(0, low - pitch, pitch - high) for pitch in pitches)
-
-    return min(choices, key=beyond)
+def clefs_of_bars(
+    notes: Sequence[QuantisedNote], bars: Bars, choices: Sequence[str], changes: bool = True
+) -> list[str]:
+    """Return the clef of each bar: the one whose staff is nearest to the notes. It changes for long
+    passages only, and after empty bars, not before them. ``changes``: False for one clef."""
+    cost = np.zeros((len(bars), len(choices)))
+    is_empty = np.full(len(bars), True)
+    for note in notes:
+        bar = index_at(bars, note.onset)
+        is_empty[bar] = False
+        for column, clef in enumerate(choices):
+            low, high = CLEFS[clef][3:]
+            cost[bar, column] += max(0, low - note.pitch, note.pitch - high)
+    columns = smoothest(cost, _CLEF_CHANGE if changes else np.inf)
+    for bar in (np.flatnonzero(is_empty[1:]) + 1).tolist():
+        columns[bar] = columns[bar - 1]
+    return [choices[column] for column in columns]
 
 
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:

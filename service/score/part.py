@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import groupby
 from math import lcm
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -10,7 +11,7 @@ from model.instruments import PROGRAMS
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
 from service.score.keys import Sections
-from service.score.marks import CLEFS, Press, best_clef, dynamics, octave_lines
+from service.score.marks import CLEFS, Press, clefs_of_bars, dynamics, octave_lines
 from service.score.musicxml import (
     Accidentals,
     NoteWriter,
@@ -38,6 +39,7 @@ USUAL_CLEFS = {  # the nearest clef is used; other instruments use treble and ba
     "bassoon": ("Bass", "Tenor"),
     "voice": ("Treble", "Treble8vb", "Bass"),
 }
+_ONE_CLEF = ("plucked", "voice")  # their clefs are those of guitars or basses, and of voices
 _VOICES_PER_STAFF = 4  # readers of MusicXML expect the voices 1 to 4 on the first staff
 _OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # direction from the sounding to the written notes
 
@@ -92,16 +94,16 @@ def is_keyboard(instrument: str | None, notes: Sequence[QuantisedNote]) -> bool:
 
 
 def staves_of(
-    instrument: str | None, notes: Sequence[QuantisedNote]
-) -> list[tuple[Sequence[QuantisedNote], str]]:
-    """Return the notes and the clef of each staff."""
+    instrument: str | None, notes: Sequence[QuantisedNote], bars: Bars
+) -> list[tuple[Sequence[QuantisedNote], list[str]]]:
+    """Return the notes of each staff, and its clef in each bar."""
     if is_keyboard(instrument, notes):
         staves = zip(hands(notes), (("Treble", "Bass"), ("Bass", "Treble")), strict=True)
-        return [(own, best_clef([note.pitch for note in own], clefs)) for own, clefs in staves]
-    clefs = USUAL_CLEFS.get(instrument or "", ("Treble", "Bass"))
-    clef = best_clef([note.pitch for note in notes], clefs)
-    guitar = instrument == "plucked" and clef == "Treble8vb"
-    return [(notes, clef), (notes, "Tab")] if guitar else [(notes, clef)]
+        return [(own, clefs_of_bars(own, bars, choices)) for own, choices in staves]
+    choices = USUAL_CLEFS.get(instrument or "", ("Treble", "Bass"))
+    clefs = clefs_of_bars(notes, bars, choices, changes=instrument not in _ONE_CLEF)
+    guitar = instrument == "plucked" and clefs[0] == "Treble8vb"
+    return [(notes, clefs), *([(notes, ["Tab"] * len(bars))] if guitar else [])]
 
 
 class PartWriter:
@@ -116,12 +118,12 @@ class PartWriter:
         semitones = self._transposition.semitones
         notes = [note._replace(pitch=note.pitch + semitones) for note in part.notes]
         names = spelled(notes, keys, grid.minor)  # both hands of a keyboard at once
-        staves = staves_of(instrument, notes)
-        self.clefs = [clef for _, clef in staves]
+        staves = staves_of(instrument, notes, grid.bars)
+        self.clefs = [clefs for _, clefs in staves]  # by staff and bar
         one_line = not is_keyboard(instrument, notes) or not grid.steady
         self._chords: list[list[list[Chord]]] = [  # by staff and voice
-            [tab_line(own)] if clef == "Tab" else voices(own, grid.bars, one_line)
-            for own, clef in staves
+            [tab_line(own)] if clefs[0] == "Tab" else voices(own, grid.bars, one_line)
+            for own, clefs in staves
         ]
         self._values = [  # by staff, voice and bar
             [
@@ -145,10 +147,10 @@ class PartWriter:
                 quarters=q,
                 divisions=self._divisions,
                 staff=n,
-                tablature=clef == "Tab",
-                stems=clef != "Tab" and grid.steady,
+                tablature=clefs[0] == "Tab",
+                stems=clefs[0] != "Tab" and grid.steady,
             )
-            for n, clef in enumerate(self.clefs, 1)
+            for n, clefs in enumerate(self.clefs, 1)
         ]
         self._accidentals: dict[int, Accidentals] = {}  # by staff, since the last barline
         # By staff and bar: each mark, and the index, in the first voice, of the value after it.
@@ -195,8 +197,8 @@ class PartWriter:
                 self.add_mark(staff, at, direction(content, "below", staff + 1))
 
     def _add_octave_lines(self) -> None:
-        for staff, (lines, clef) in enumerate(zip(self._chords, self.clefs, strict=True)):
-            if clef == "Tab":
+        for staff, (lines, clefs) in enumerate(zip(self._chords, self.clefs, strict=True)):
+            if clefs[0] == "Tab":
                 continue
             first: dict[Chord, tuple[int, int]] = {}  # bar and index of a chord's first value
             after: dict[Chord, tuple[int, int]] = {}
@@ -205,7 +207,7 @@ class PartWriter:
                     if value.chord:
                         first.setdefault(value.chord, (bar, index))
                         after[value.chord] = bar, index + 1
-            for kind, chords in octave_lines(lines[0], clef):
+            for kind, chords in self._octave_lines_of(lines[0], clefs):
                 if any(chords[0].onset <= other.onset < chords[-1].end for other in lines[1]):
                     continue
                 placement = "above" if kind == "8va" else "below"
@@ -214,6 +216,14 @@ class PartWriter:
                     content = element("octave-shift", type=shift, size=8)
                     mark = direction(content, placement, staff + 1)
                     self._marks.setdefault((staff, bar), []).append((index, mark))
+
+    def _octave_lines_of(
+        self, line: Sequence[Chord], clefs: Sequence[str]
+    ) -> Iterator[tuple[str, list[Chord]]]:
+        """Yield the octave lines (see ``octave_lines``). ``clefs``: by bar."""
+        bars = self._grid.bars
+        for clef, run in groupby(line, lambda chord: clefs[index_at(bars, chord.onset)]):
+            yield from octave_lines(list(run), clef)
 
     def is_empty(self, bar: int) -> bool:
         """Return True if a bar has neither notes nor marks."""
@@ -245,8 +255,7 @@ class PartWriter:
                 if not steady:
                     time.set("print-object", "no")
                 attributes.append(time)
-            if bar == 0:
-                attributes.extend(self._staff_attributes())
+            attributes.extend(self._staff_attributes(bar))
             if bar in rests:
                 multiple = element("multiple-rest", rests[bar])
                 attributes.append(element("measure-style", multiple))
@@ -268,16 +277,20 @@ class PartWriter:
                 measure.append(element("barline", line, location="right"))
             yield measure
 
-    def _staff_attributes(self) -> Iterator[Element]:
-        if len(self.clefs) > 1:
+    def _staff_attributes(self, bar: int) -> Iterator[Element]:
+        if bar == 0 and len(self.clefs) > 1:
             yield element("staves", len(self.clefs))
-        for number, clef in enumerate(self.clefs, 1):
-            sign, line, octave = CLEFS[clef][:3]
+        for number, clefs in enumerate(self.clefs, 1):
+            if bar and clefs[bar] == clefs[bar - 1]:
+                continue
+            sign, line, octave = CLEFS[clefs[bar]][:3]
             change = element("clef-octave-change", octave) if octave else None
             place = element("sign", sign), element("line", line)
             yield element("clef", *place, change, number=number)
-        for number, clef in enumerate(self.clefs, 1):
-            if clef == "Tab":
+        if bar:
+            return
+        for number, clefs in enumerate(self.clefs, 1):
+            if clefs[0] == "Tab":
                 yield element("staff-details", element("staff-lines", len(OPEN)), number=number)
         if self._transposition.semitones:
             steps = element("diatonic", -self._transposition.steps)

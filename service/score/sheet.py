@@ -131,7 +131,7 @@ class Sheet:
         part_list, written = element("part-list"), []
         for number, (instrument, writer) in enumerate(self._writers.items(), 1):
             part_id = f"P{number}"
-            is_bass_guitar = writer.clefs == ["Bass8vb"]
+            is_bass_guitar = writer.clefs[0][0] == "Bass8vb"
             is_alone = len(self._writers) == 1
             part_list.append(_score_part(part_id, instrument, is_bass_guitar, is_alone))
             written.append(element("part", *writer.measures(self._rests), id=part_id))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from service.notes.events import PedalPress
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
-from service.score.marks import best_clef, dynamics, octave_lines, presses
+from service.score.marks import clefs_of_bars, dynamics, octave_lines, presses
+from service.score.quantise import QuantisedNote
 from service.score.voices import Chord
 from tests.service.score.music import as_notes, tune
 
@@ -51,9 +52,19 @@ def test_pedal_marks_do_not_overlap(pedal: list[tuple[float, float]]) -> None:
 
 def test_clefs_follow_the_register() -> None:
     voice = ("Treble", "Treble8vb", "Bass")
-    assert best_clef([64, 67, 72, 76], voice) == "Treble"
-    assert best_clef([50, 55, 60, 64], voice) == "Treble8vb"  # a tenor
-    assert best_clef([43, 48, 52, 55], voice) == "Bass"
+
+    def clefs(*pitches: int, changes: bool = True) -> list[str]:
+        """Return the clefs of bars, each with eight notes of a pitch, or none if it is 0."""
+        eighths = enumerate(pitch for pitch in pitches for _ in range(8))
+        notes = [QuantisedNote(p, Fraction(n, 2), Fraction(1, 2)) for n, p in eighths if p]
+        return clefs_of_bars(notes, BARS[: len(pitches)], voice, changes)
+
+    assert clefs(64, 67, 72, 76) == ["Treble"] * 4
+    assert clefs(50, 55, 60, 64) == ["Treble8vb"] * 4  # a tenor
+    assert clefs(43, 48, 52, 55) == ["Bass"] * 4
+    assert clefs(72, 72, 0, 43, 43) == ["Treble"] * 3 + ["Bass"] * 2
+    assert clefs(72, 72, 59, 72, 72) == ["Treble"] * 5  # one bar is no long passage
+    assert clefs(72, 72, 72, 72, 50, 50, changes=False) == ["Treble"] * 6
 
 
 def test_more_than_three_ledger_lines_need_an_octave_line() -> None:

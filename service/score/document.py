@@ -27,6 +27,7 @@ from service.score.part import Part
 from service.score.quantise import quantise_notes
 
 STRAY = 0.02  # minimum share of the notes; a detected instrument with fewer is misclassified
+_MIN_NOTES, _MANY_NOTES = 4, 80  # minimum number of notes of an instrument, if there are many notes
 _SCORE_ORDER = (
     *("flute", "oboe", "clarinet", "bassoon", "saxophone", "horn", "brass", "voice"),
     *("violin", "viola", "cello", "contrabass", "plucked", "mallets"),
@@ -39,6 +40,8 @@ _OPTIONS = {
     "footer": "none",
     "breaks": "auto",
     "justifyVertically": True,
+    "justificationBraceGroup": 0,  # the staves of a keyboard or guitar stay together
+    "spacingBraceGroup": 10,
     "svgViewBox": True,
     "svgFormatRaw": True,  # line breaks between elements would appear as spaces in a title
     "smuflTextFont": "none",
@@ -97,7 +100,7 @@ class ScoreDocument:
         names = [note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
-        few = STRAY * len(names)
+        few = max(STRAY * len(names), _MIN_NOTES if len(names) >= _MANY_NOTES else 0)
         stray = {n for n in counts if counts[n] < few and (n or "piano") in PROGRAMS}
         by_name: dict[str | None, list[FileNote]] = {}
         for note in self._notes:

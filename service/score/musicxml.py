@@ -82,7 +82,7 @@ def harmony(chord: ChordSymbol, staff: int) -> Element:
     return element(
         "harmony",
         _tone("root", chord.root),
-        element("kind", _KINDS[chord.quality], text=chord.quality),
+        element("kind", _KINDS[chord.quality], text=chord.quality.replace("b", "\u266d")),
         _tone("bass", chord.bass) if chord.bass else None,
         element("staff", staff),
         placement="above",

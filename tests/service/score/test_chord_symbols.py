@@ -133,7 +133,7 @@ def test_midi_files_have_chord_markers(bends: tuple[float, ...] | None) -> None:
 
 
 def test_chords_are_engraved_above_the_first_staff() -> None:
-    rows = bars("43 59 62 65", "46 61 65 70", "45 60 65 69")
+    rows = bars("43 59 62 65", "46 61 65 70", "45 60 65 69", "47 62 65 69")
     score = ScoreDocument(as_notes(rows, "piano"), BeatHints(bpm=120, beats_per_bar=4))
     root = ElementTree.fromstring(score.musicxml)
     harmonies = []
@@ -146,10 +146,16 @@ def test_chords_are_engraved_above_the_first_staff() -> None:
         (0, "G", None, "dominant", None),
         (1, "B", "-1", "minor", None),
         (2, "F", None, "major", "A"),
+        (3, "B", None, "half-diminished", None),
     ]
     svg = ElementTree.fromstring(score.timed_svg(1500)[0])
     symbols = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "harm"]
-    assert ["".join(symbol.itertext()) for symbol in symbols] == ["G7", "B\u266dm", "F/A"]
+    assert ["".join(symbol.itertext()) for symbol in symbols] == [
+        "G7",
+        "B\u266dm",
+        "F/A",
+        "Bm7\u266d5",
+    ]
     assert "Leipzig" not in ElementTree.tostring(svg, "unicode")  # no music font in text
 
 

@@ -105,6 +105,10 @@ def test_instruments_with_few_notes_have_no_part() -> None:
     # Parts for a B flat clarinet are written a tone above the sounding pitch.
     clarinet = next(part for part in parts if part.partName == "Clarinet")
     assert clarinet.flatten().getElementsByClass("Instrument").first().transposition is not None
+    # Three notes are no part, but every instrument of a short piece has one.
+    guitar = [*as_notes(melody[:80], "plucked"), *as_notes(melody[:3], "voice")]
+    assert {part.partName for part in parse(ScoreDocument(guitar)).parts} == {"Guitar"}
+    assert len(parse(ScoreDocument(guitar[-20:])).parts) == 3  # voice, guitar and tablature
 
 
 def test_guitar_score_has_a_tablature() -> None:
@@ -115,6 +119,23 @@ def test_guitar_score_has_a_tablature() -> None:
     staff, tab = parse(score).parts
     assert staff.partName == "Guitar"
     assert isinstance(tab.recurse().getElementsByClass("Clef").first(), music21.clef.TabClef)
+
+
+@pytest.mark.parametrize("instrument", ["piano", "cello", "plucked"])
+def test_clefs_change_for_long_passages(instrument: str) -> None:
+    """A guitar has one clef."""
+    rows = [
+        (beat / 2, beat / 2 + 0.4, 40 + 25 * (20 <= beat < 40) + 2 * (beat % 4), 80)
+        for beat in range(64)
+    ]
+    rows += [(start_s, end_s, 91, velocity) for start_s, end_s, _, velocity in rows[::4]]
+    notes = as_notes(np.array(rows[: None if instrument == "piano" else 64]), instrument)
+    hints = BeatHints(bpm=120, beats_per_bar=4, first_downbeat_s=0)
+    lowest = parse(ScoreDocument(notes, hints)).parts[-1 if instrument == "piano" else 0]
+    clefs = lowest.recurse().getElementsByClass("Clef")
+    changes = {clef.getContextByClass("Measure").number: clef.sign for clef in clefs}
+    high = {"piano": {6: "G", 11: "F"}, "cello": {6: "C", 11: "F"}, "plucked": {}}[instrument]
+    assert changes == {1: "G" if instrument == "plucked" else "F", **high}
 
 
 def test_free_rhythm_is_engraved_without_metre() -> None:

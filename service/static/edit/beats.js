@@ -7,6 +7,7 @@ import { store } from "../state/store.js";
 
 const TAP_PAUSE_S = 2.5; // after a longer pause, counting restarts
 export const MIN_TAPS = 3;
+const EARLY = 0.1; // in beats: an onset at most this much before a beat belongs to it, as in the score
 const STEPS = 4; // steps of the grid in a beat: sixteenths if the beat is a quarter
 
 const numbered = (beats, first, size = null) =>
@@ -95,4 +96,14 @@ export function inBars(beats, start, end) {
   if (bars.length < 2 || !store.get("snap")) return { start, end };
   const bar = (time) => bars[nearest(bars, time)].time_s;
   return bar(end) > bar(start) ? { start: bar(start), end: bar(end) } : { start, end };
+}
+
+/** Number of the bar before the first bar line, as in the score: bar 1 is the first complete bar from `onset` on. */
+export function barBefore(beats, onset) {
+  const line = beats.findIndex(({ place }) => place === 0);
+  if (line < 0 || beats.length < 2) return 0;
+  const at = Math.max(0, Math.min(beats.length - 2, beats.findLastIndex(({ time_s }) => time_s <= onset)));
+  const [from, to] = [beats[at].time_s, beats[at + 1].time_s];
+  const beat = Math.floor(at + (onset - from) / (to - from) + EARLY);
+  return Math.floor((line - beat) / beats[line].beats_per_bar);
 }

@@ -3,6 +3,7 @@
  * shown comes from the arguments.
  */
 
+import { barBefore } from "../edit/beats.js";
 import { clockText, isBlackKey, noteName } from "../notes/pitch.js";
 import { drawChords } from "./chords.js";
 import { drawKeyboard, soundingAt } from "./keyboard.js";
@@ -80,7 +81,7 @@ export class Painter {
     this.#rows(layout, sounding);
     if (passage) this.#passage(layout, passage);
     this.#seconds(layout);
-    if (take.beats.length) this.#beats(layout, take.beats);
+    if (take.beats.length) this.#beats(layout, take);
     const drawn = this.#notes(layout, take, head, filter, selection);
     if (marquee) this.#marquee(layout, marquee);
     drawChords(this.#context, { ...layout, top: RULER_HEIGHT }, take, palette);
@@ -119,17 +120,17 @@ export class Painter {
   }
 
   /** Draw lines at the beats, stronger at the start of bars. Draw none if they would be too dense. */
-  #beats({ height, start, end, x }, beats) {
+  #beats({ height, start, end, x }, { beats, notes }) {
     const context = this.#context;
     context.fillStyle = this.palette.strong;
     const crowded = beats.length > 1 && x(beats[1].time_s) - x(beats[0].time_s) < BEAT_MIN_PIXELS;
     context.font = `600 11px ${this.palette.font}`;
-    let bar = 0;
+    let bar = barBefore(beats, notes[0]?.onset ?? 0);
     let free = -Infinity; // leftmost position of the next number
     for (const { time_s: time, place } of beats) {
       if (!place) bar += 1;
       if (time < start || time > end || (crowded && place)) continue;
-      if (!place && x(time) >= free) {
+      if (!place && bar > 0 && x(time) >= free) {
         context.globalAlpha = 1;
         context.fillText(`${bar}`, x(time) + 3, BARS_Y);
         context.fillRect(Math.round(x(time)), RULER_HEIGHT - 16, 1, 16);

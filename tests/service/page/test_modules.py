@@ -2,6 +2,7 @@
 
 import io
 from fractions import Fraction
+from xml.etree import ElementTree
 
 import mido
 import numpy as np
@@ -12,10 +13,13 @@ from model.config import INSTRUMENTS
 from service.audio.pcm import BLOCKS_PER_S, Downmix
 from service.protocol.midi_file import FRAME_S, PEDAL_INSTRUMENTS
 from service.protocol.midi_file import midi_file as service_midi_file
+from service.score.document import ScoreDocument
+from service.score.live import LiveBeat
 from service.score.quantise import QuantisedNote
 from service.score.staves import hands
 from tests.service.page.browser import Tab
 from tests.service.protocol.test_midi_file import BentNote, synthesise
+from tests.service.score.music import as_notes
 
 MIDI_OF = """async ([notes, beats]) => {
   const { midiFile } = await import('./notes/midi.js');
@@ -42,6 +46,25 @@ def test_midi_file_follows_the_beats(bench: Tab, subdivision: int) -> None:
     (bar,) = (change for change in midi.time_signature_changes if change.time > 0)
     assert (bar.numerator, bar.denominator) == ((3, 4) if subdivision == 2 else (9, 8))
     assert midi.get_downbeats()[1:8] == pytest.approx(times_s[:21:3], abs=0.03)
+
+
+@pytest.mark.parametrize("start_s", [0.5, 0.9, 1.3, 1.96, 2.5, 3.7, 5.0, 9.0])
+def test_bars_have_the_numbers_of_the_score(bench: Tab, start_s: float) -> None:
+    """The first beat is the second of a bar. Notes may start earlier or bars later."""
+    beats = [
+        {"time_s": 2 + n / 2, "place": (n + 1) % 4, "beats_per_bar": 4, "subdivision": 2}
+        for n in range(40)
+    ]
+    rows = [(start_s + n / 2, start_s + n / 2 + 0.4, 60, 80) for n in range(24)]
+    reported = [LiveBeat(**beat) for beat in beats]  # type: ignore[arg-type]
+    score = ScoreDocument(as_notes(np.array(rows)), reported=reported)
+    second_bar = ElementTree.fromstring(score.musicxml).findall("part/measure")[1]
+    before = bench.run(
+        "async (all) => (await import('./edit/beats.js')).barBefore(...all)", [beats, start_s]
+    )
+    lines_s = [2 + n / 2 for n in (-5, -1, *range(3, 40, 4))]  # two are before the first beat
+    number = before - 1 + lines_s.index(score.bars_s[1])
+    assert str(number) == second_bar.get("number")
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,9 @@ class PedalTimes(Protocol):
 class ScoreDocument:
     """Score of a performance. SVG and PDF need the extra "score".
 
-    A score has a part for each ``instrument`` of the notes, which may also be the name of a part.
-    All output raises ScoreTooLongError if there are too many bars.
+    A score has a part for each name in the notes' attribute ``part``, and for each ``instrument``
+    of notes without one, which may also be the name of a part. All output raises
+    ScoreTooLongError if there are too many bars.
 
     Attributes:
         analysis: beats, key and chords.
@@ -97,15 +98,14 @@ class ScoreDocument:
 
     @cached_property
     def _parts(self) -> sheet.Parts:
-        names = [note.instrument for note in self._notes]
+        names = [getattr(note, "part", "") or note.instrument for note in self._notes]
         counts = Counter(names)
         main = max(counts, key=lambda name: counts[name], default=None)
         few = max(STRAY * len(names), _MIN_NOTES if len(names) >= _MANY_NOTES else 0)
         stray = {n for n in counts if counts[n] < few and (n or "piano") in PROGRAMS}
         by_name: dict[str | None, list[FileNote]] = {}
-        for note in self._notes:
-            name = main if note.instrument in stray else note.instrument
-            by_name.setdefault(name, []).append(note)
+        for note, name in zip(self._notes, names, strict=True):
+            by_name.setdefault(main if name in stray else name, []).append(note)
         beats, steady = self.analysis.beats, self.analysis.steady
         parts: dict[str | None, Part] = {}
         for name, notes in sorted(by_name.items(), key=_place_on_page):
@@ -114,8 +114,10 @@ class ScoreDocument:
                 for field in ("onset_s", "offset_s", "pitch")
             )
             quantised = quantise_notes(onset_s, offset_s, pitch, beats, steady)
-            parts[name] = Part(quantised, [note.velocity for note in notes])
-            if steady and self._pedal and (name in PEDAL_INSTRUMENTS or name not in PROGRAMS):
+            instrument = _instrument_of(name, notes)
+            parts[name] = Part(quantised, [note.velocity for note in notes], instrument)
+            has_pedal = instrument in PEDAL_INSTRUMENTS or instrument not in PROGRAMS
+            if steady and self._pedal and has_pedal:
                 moves_s = np.array([(press.onset_s, press.offset_s) for press in self._pedal])
                 moves = beats.position(moves_s.ravel()).reshape(-1, 2).tolist()
                 onsets = [note.onset for note in quantised]
@@ -212,10 +214,17 @@ class ScoreDocument:
         write_atomically(path, file)
 
 
+def _instrument_of(name: str | None, notes: Sequence[FileNote]) -> str | None:
+    """Return the instrument of a part, which may have another name."""
+    return name if name in PROGRAMS else notes[0].instrument or name
+
+
 def _place_on_page(part: tuple[str | None, list[FileNote]]) -> tuple[int, float]:
-    """Return the sort key of a part: named parts first, from high to low, then instruments."""
-    name, notes = part[0] or "piano", part[1]
-    order = _SCORE_ORDER.index(name) if name in PROGRAMS else -1
+    """Return the sort key of a part: unknown instruments first, then the others; from high to low
+    if the instrument is equal."""
+    name, notes = part
+    instrument = _instrument_of(name, notes) or "piano"
+    order = _SCORE_ORDER.index(instrument) if instrument in PROGRAMS else -1
     return order, -sum(note.pitch for note in notes) / len(notes)
 
 

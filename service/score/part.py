@@ -45,10 +45,11 @@ _OCTAVE_SHIFTS = {"8va": "down", "8vb": "up"}  # direction from the sounding to 
 
 
 class Part(NamedTuple):
-    """Notes of an instrument with their velocities, and presses of the pedal."""
+    """Notes of an instrument, if known, with their velocities, and presses of the pedal."""
 
     notes: Sequence[QuantisedNote]
     velocities: Sequence[int]
+    instrument: str | None = None
     pedal: Sequence[Press] = ()
 
 
@@ -109,8 +110,8 @@ def staves_of(
 class PartWriter:
     """Writes the measures of an instrument."""
 
-    def __init__(self, instrument: str | None, part: Part, grid: Grid) -> None:
-        self._grid, self._part = grid, part
+    def __init__(self, part: Part, grid: Grid) -> None:
+        self._grid, self._part, instrument = grid, part, part.instrument
         self._transposition = TRANSPOSITIONS.get(instrument or "", _CONCERT)
         keys = [(at, fifths + self._transposition.fifths) for at, fifths in grid.keys]
         keys = [(at, fifths - 12 if fifths > 6 else fifths) for at, fifths in keys]

@@ -98,9 +98,10 @@ class Sheet:
         notes = [note for part in parts.values() for note in part.notes]
         keys = key_sections(notes if steady else (), bars, key)
         self._grid = Grid(beats, bars, keys, key.minor, steady, barlines)
-        self._writers = {name: PartWriter(name, part, self._grid) for name, part in parts.items()}
-        for instrument, writer in self._writers.items():
-            if instrument not in TRANSPOSITIONS:
+        self._parts = parts
+        self._writers = [PartWriter(part, self._grid) for part in parts.values()]
+        for part, writer in zip(parts.values(), self._writers, strict=True):
+            if part.instrument not in TRANSPOSITIONS:
                 writer.add_chords(chords)
                 break
         self._rests = self._long_rests() if steady else {}
@@ -110,7 +111,7 @@ class Sheet:
         bars, rests, first = self._grid.bars, {}, 0
         keys = dict(self._grid.keys)
         for bar, (start, count) in enumerate(bars):
-            is_empty = all(writer.is_empty(bar) for writer in self._writers.values())
+            is_empty = all(writer.is_empty(bar) for writer in self._writers)
             if not is_empty:
                 first = bar + 1  # the next rest starts in a later bar
                 continue
@@ -129,11 +130,13 @@ class Sheet:
     def musicxml(self, title: str) -> bytes:
         """Return a MusicXML document."""
         part_list, written = element("part-list"), []
-        for number, (instrument, writer) in enumerate(self._writers.items(), 1):
+        parts = zip(self._parts.items(), self._writers, strict=True)
+        for number, ((name, part), writer) in enumerate(parts, 1):
             part_id = f"P{number}"
             is_bass_guitar = writer.clefs[0][0] == "Bass8vb"
             is_alone = len(self._writers) == 1
-            part_list.append(_score_part(part_id, instrument, is_bass_guitar, is_alone))
+            program = 33 if is_bass_guitar else PROGRAMS.get(part.instrument or "", 0)
+            part_list.append(_score_part(part_id, name, program, is_bass_guitar, is_alone))
             written.append(element("part", *writer.measures(self._rests), id=part_id))
         if written:
             first = written[0][0]
@@ -155,16 +158,15 @@ def _heading(grid: Grid) -> Iterator[Element]:
 
 
 def _score_part(
-    part_id: str, instrument: str | None, is_bass_guitar: bool, is_alone: bool
+    part_id: str, name: str | None, program: int, is_bass_guitar: bool, is_alone: bool
 ) -> Element:
-    name = instrument or "piano"
+    name = name or "piano"
     if name in PROGRAMS:
         label = "Bass" if is_bass_guitar else LABELS.get(name, name).capitalize()
         short = _ABBREVIATIONS.get(name, f"{label[:2]}.")
     else:
         label = short = readable_title(name)
     abbreviation = None if is_alone else short
-    program = 33 if is_bass_guitar else PROGRAMS.get(name, 0)
     instrument_id = f"{part_id}-I1"
     return element(
         "score-part",

@@ -57,17 +57,12 @@ class _Span(BaseModel):
 
 class ScoreNote(_Span):
     """A note, in the JSON format of `POST /transcribe`. Other fields are ignored. ``part`` is the
-    name of its part, for a note without an ``instrument``."""
+    name of its part, or "" for the part of its ``instrument``."""
 
     pitch: int = Field(ge=MIN_PITCH, le=127)
     velocity: int = Field(default=64, ge=1, le=127)
     instrument: Instrument | None = None
     part: str = Field(default="", max_length=MAX_PART_NAME)
-
-    @model_validator(mode="after")
-    def _use_part(self) -> Self:
-        self.instrument = self.instrument or self.part or None
-        return self
 
 
 class ScorePress(_Span):
@@ -75,7 +70,7 @@ class ScorePress(_Span):
 
 
 def _few_parts(notes: list[ScoreNote]) -> list[ScoreNote]:
-    if len({note.instrument for note in notes}) > MAX_PARTS:
+    if len({note.part or note.instrument for note in notes}) > MAX_PARTS:
         raise ValueError(f"the notes must have at most {MAX_PARTS} parts")
     return notes
 

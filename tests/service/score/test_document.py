@@ -1,6 +1,7 @@
 """Tests of complete scores, opened with music21."""
 
 import re
+from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from service.score.document import ScoreDocument
 from service.score.part import Part
 from service.score.quantise import QuantisedNote
 from service.score.staves import OPEN
+from service.upload.score import ScoreNote
 from tests.service.score.music import as_notes, free_rhythm, tune
 
 music21 = pytest.importorskip("music21", reason="reads scores back")
@@ -80,6 +82,20 @@ def test_named_parts_are_separate_from_high_to_low() -> None:
     parts = parse(ScoreDocument(notes + as_notes(rows, "cello"))).parts
     names = ["Bell", "Violin I", "Violin II", "Keys", "Keys", "Cello"]
     assert [part.partName for part in parts] == names
+
+
+def test_named_part_is_written_for_its_instrument() -> None:
+    names = {"plucked": "Lead", "clarinet": "Solo", None: "Oboe d'amore"}
+    notes = [
+        ScoreNote(**asdict(note), part=part)
+        for instrument, part in names.items()
+        for note in as_notes(tune(BEATS_S, 4) + (0, 0, 12, 0), instrument)
+        if 58 < note.pitch < 90
+    ]
+    parts = parse(ScoreDocument(notes)).parts
+    assert [part.partName for part in parts] == ["Oboe d'amore", "Solo", "Lead", "Lead"]
+    assert parts[1].flatten().getElementsByClass("Instrument").first().transposition is not None
+    assert isinstance(parts[3].recurse().getElementsByClass("Clef").first(), music21.clef.TabClef)
 
 
 def test_short_end_after_a_barline_adds_no_bar() -> None:

@@ -1,10 +1,11 @@
 /** Opens takes from files: JSON saved by the page, including its edits, or any MIDI file. */
 
-import { instrumentOf } from "./instruments.js";
+import { hasHands, instrumentOf, instrumentOfProgram, isInstrument, labelOf } from "./instruments.js";
 import { FRAME_S, Take } from "./take.js";
 
 const ENDINGS = /\.(json|mid|midi)$/i;
 const PERCUSSION = 9; // channel of percussion
+const KEYBOARD_PROGRAMS = 8; // number of programs of pianos and harpsichords, the first ones
 const MAX_BEATS_PER_BAR = 12; // limit of scores
 const DEFAULT_US = 500_000; // default duration of a quarter note in microseconds
 const MAX_CENTS = 4800; // range of bends in MIDI files
@@ -27,31 +28,39 @@ export async function openTake(file) {
 }
 
 const number = (value, low, high) => {
-  if (!(value >= low && value <= high)) throw new RangeError(`${value}`);
+  if (!Number.isFinite(value) || value < low || value > high) throw new RangeError(`${value}`);
   return value;
 };
+
+const spanOf = ({ onset_s, offset_s }) => ({ onset: number(onset_s, 0, 1e6), offset: number(offset_s, onset_s, 1e6) });
 
 const noteOf = ({ pitch, velocity = 64, confidence = 1, instrument = null, onset_s, offset_s, bends }) => ({
   pitch: number(pitch, 0, 127),
   velocity: number(velocity, 1, 127),
   confidence: number(confidence, 0, 1),
   instrument: instrument && String(instrument),
-  onset: number(onset_s, 0, 1e6),
-  offset: number(offset_s, onset_s, 1e6),
+  ...spanOf({ onset_s, offset_s }),
   ...(bends?.length && {
     bends: bends.map((cents, frame) => [onset_s + frame * FRAME_S, number(cents, -MAX_CENTS, MAX_CENTS)]),
   }),
 });
 
+const beatOf = ({ time_s, place, beats_per_bar, subdivision }) => ({
+  time_s: number(time_s, -1e6, 1e6),
+  place: number(place, 0, MAX_BEATS_PER_BAR - 1),
+  beats_per_bar: number(beats_per_bar, 2, MAX_BEATS_PER_BAR),
+  subdivision: number(subdivision ?? 2, 2, 3),
+});
+
 function takeOfJson(data, name) {
   const notes = data.notes.map(noteOf);
-  const take = finish(new Take(data.name ?? name), notes, data.duration_s);
-  take.pedal = (data.pedal ?? []).map(({ onset_s, offset_s }) => ({ onset: onset_s, offset: offset_s }));
+  const take = finish(new Take(String(data.name ?? name)), notes, data.duration_s);
+  take.pedal = (data.pedal ?? []).map(spanOf);
   take.title = String(data.title ?? "");
-  take.beats = data.beats ?? [];
-  take.programs = data.programs ?? take.programs;
+  take.beats = (data.beats ?? []).map(beatOf);
+  for (const [name, program] of Object.entries(data.programs ?? {})) take.programs[name] = number(program, 0, 127);
   if (data.transcribed) {
-    take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats ?? take.beats);
+    take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats?.map(beatOf) ?? take.beats);
   }
   return take;
 }
@@ -81,22 +90,50 @@ export function takeOfMidi(buffer, name) {
   const take = new Take(name);
   const notes = [];
   const sounding = tracks.filter((track) => track.notes.length);
-  for (const [index, track] of sounding.entries()) {
-    const instrument = instrumentOf(track.name) || (sounding.length > 1 ? `part ${index + 1}` : null);
-    if (instrument) take.programs[instrument] = track.program;
-    for (const { on, off, ...note } of track.notes) {
-      notes.push({ ...note, confidence: 1, instrument, onset: secondsOf(on), offset: secondsOf(off) });
+  for (const { instrument, program, notes: own } of partsOf(sounding)) {
+    if (instrument) take.programs[instrument] = program;
+    for (const { pitch, velocity, on, off } of own) {
+      notes.push({ pitch, velocity, confidence: 1, instrument, onset: secondsOf(on), offset: secondsOf(off) });
     }
-    for (const { on, off } of track.pedal) take.pedal.push({ onset: secondsOf(on), offset: secondsOf(off) });
+  }
+  for (const { on, off } of sounding.flatMap(({ pedal }) => pedal)) {
+    take.pedal.push({ onset: secondsOf(on), offset: secondsOf(off) });
   }
   const last = Math.max(0, ...sounding.map((track) => track.end));
   if (isInTime(tempos, sounding, division)) take.beats = beatsOf(bars, division, last, secondsOf);
   return finish(take, notes);
 }
 
-/** Return {name, program, notes: [{pitch, velocity, on, off}], pedal: [{on, off}], end}, with times in ticks. */
+/**
+ * Return the parts [{instrument, program, notes}] of tracks. Channels with different programs are separate
+ * parts, because a file of type 0 has one track. Tracks of a name are one part if they share a channel or are
+ * hands of a keyboard, else their names get numbers.
+ */
+function partsOf(tracks) {
+  const groups = tracks.flatMap(({ name, programs, notes }) => {
+    const used = [...new Set(notes.map(({ channel }) => programs[channel] ?? 0))];
+    return used.map((program) => {
+      const own = notes.filter(({ channel }) => (programs[channel] ?? 0) === program);
+      return { name: used.length === 1 ? name : program ? "" : "piano", program, notes: own };
+    });
+  });
+  const channels = new Map(); // instrument -> channel
+  return groups.map(({ name, program, notes }, index) => {
+    const [{ channel }] = notes;
+    const unnamed = groups.length > 1 ? `part ${index + 1}` : null;
+    let instrument = instrumentOf(name) || instrumentOfProgram(program) || unnamed;
+    const label = labelOf(instrument);
+    const isHand = isInstrument(instrument) ? hasHands({ instrument }) : program < KEYBOARD_PROGRAMS;
+    const isOther = () => channels.has(instrument) && channels.get(instrument) !== channel;
+    for (let number = 2; isOther() && !isHand; number += 1) instrument = `${label} ${number}`;
+    channels.set(instrument, channel);
+    return { instrument, program, notes };
+  });
+}
+
+/** Return {name, programs: [], notes: [{channel, pitch, velocity, on, off}], pedal: [{on, off}], end}, with times in ticks. */
 function readTrack(view, at, end, tempos, bars) {
-  const track = { name: "", program: 0, notes: [], pedal: [], end: 0 };
+  const track = { name: "", programs: [], notes: [], pedal: [], end: 0 };
   const open = new Map();
   let tick = 0;
   let status = 0;
@@ -126,7 +163,7 @@ function readTrack(view, at, end, tempos, bars) {
       continue;
     }
     const [kind, channel, first] = [status >> 4, status & 15, view.getUint8(at++)];
-    if (kind === 12) track.program = first;
+    if (kind === 12) track.programs[channel] = first;
     if (kind === 12 || kind === 13) continue;
     const second = view.getUint8(at++);
     if (channel === PERCUSSION) continue;
@@ -134,7 +171,7 @@ function readTrack(view, at, end, tempos, bars) {
     if (kind === 8 || (kind === 9 && second === 0)) close(key);
     else if (kind === 9) {
       close(key);
-      open.set(key, { pitch: first, velocity: second, on: tick });
+      open.set(key, { channel, pitch: first, velocity: second, on: tick });
     } else if (kind === 11 && first === 64) {
       if (second >= 64) down ??= tick;
       else if (down !== null) {

@@ -1,12 +1,14 @@
-/** Assigns the notes of a keyboard to hands, with the costs of the service's `score/staves.py`. */
+/** Assigns the notes of a keyboard to hands, with the costs of `hands` in the service's `score/staves.py`. */
 
-const KEYBOARDS = ["piano", "electric piano", "harpsichord", "organ", "mallets"];
+import { hasHands } from "../notes/instruments.js";
+
 const HAND = 14; // span of a hand in semitones
 const MIDDLE = 60; // usual pitch between the hands
+const FOLLOWED = 0.7; // maximum share of the way from MIDDLE to the middle of near notes
+// Costs per semitone beyond the middle, of leaps and of wide chords; cost of alternating hands.
+const [BEYOND, LEAP, WIDE, ALTERNATION] = [0.12, 0.06, 0.04, 0.4];
 const NEAR_S = 1; // notes at most this long before or after a chord move the pitch between the hands
 const TOGETHER_S = 0.04; // notes that start within this time are a chord
-
-export const hasHands = ({ instrument }) => !instrument || KEYBOARDS.includes(instrument);
 
 /**
  * Map each note to "left" or "right". Wide stretches, crossing the middle, leaps, and alternation have costs.
@@ -31,9 +33,9 @@ export function handsOf(notes) {
         if (!part.length) return sum;
         const [low, high] = [part[0], part.at(-1)];
         const beyond = Math.max(0, hand ? middle - low : high - middle);
-        const stretch = Math.max(0, high - low - HAND) + 0.04 * (high - low);
-        return sum + stretch + 0.12 * beyond + 0.06 * Math.abs(now[hand] - centres[hand]);
-      }, alternates ? 0.4 : 0);
+        const stretch = Math.max(0, high - low - HAND) + WIDE * (high - low);
+        return sum + stretch + BEYOND * beyond + LEAP * Math.abs(now[hand] - centres[hand]);
+      }, alternates ? ALTERNATION : 0);
       return { split, now, used, price };
     });
     const best = options.reduce((a, b) => (b.price < a.price ? b : a));
@@ -53,7 +55,7 @@ function middlesOf(chords) {
     const near = chords.slice(first, end);
     const low = Math.min(...near.map((chord) => chord[0].pitch));
     const high = Math.max(...near.map((chord) => chord.at(-1).pitch));
-    const followed = Math.min(0.7, Math.max(0, (high - low) / HAND - 1));
+    const followed = Math.min(FOLLOWED, Math.max(0, (high - low) / HAND - 1));
     return MIDDLE + followed * ((low + high) / 2 - MIDDLE);
   });
 }

@@ -1,10 +1,11 @@
 /** The practice bar: speed, hands, transposition, metronome, count-in and names of notes. */
 
 import { move } from "../edit/commands.js";
+import { hasHands } from "../notes/instruments.js";
 import { setNaming } from "../notes/pitch.js";
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
-import { handsOf, hasHands } from "./hands.js";
+import { handsOf } from "./hands.js";
 
 export function practiseBar({ editor, filter }) {
   /** The settings apply while the bar is shown. */

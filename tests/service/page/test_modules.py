@@ -310,6 +310,50 @@ def test_pedal_of_unknown_tracks_is_saved_again(bench: Tab) -> None:
     assert pedals == {"Right hand": True, "Left hand": True, "violin": False}
 
 
+OPENED_PARTS = """async (bytes) => {
+  const { takeOfMidi } = await import('./notes/opening.js');
+  const { notes, programs } = takeOfMidi(Uint8Array.from(bytes).buffer, '');
+  return [Object.fromEntries(notes.map(({ pitch, instrument }) => [pitch, instrument])), programs];
+}"""
+
+
+def opened_parts(bench: Tab, file: mido.MidiFile) -> tuple[dict[str, str], dict[str, int]]:
+    """Return the instrument of each pitch, and the programs."""
+    memory = io.BytesIO()
+    file.save(file=memory)
+    names, programs = bench.run(OPENED_PARTS, [*memory.getvalue()])
+    return names, programs
+
+
+def test_programs_of_a_single_track_are_parts(bench: Tab) -> None:
+    file = mido.MidiFile(type=0)
+    track = file.add_track("Song")
+    for channel, program in ((1, 25), (2, 40), (3, 40), (9, 0)):
+        track.append(mido.Message("program_change", channel=channel, program=program))
+    for pitch, channel in ((60, 0), (40, 1), (80, 2), (81, 3), (35, 9)):
+        track.append(mido.Message("note_on", channel=channel, note=pitch))
+        track.append(mido.Message("note_off", channel=channel, note=pitch, time=96))
+    names, programs = opened_parts(bench, file)
+    assert names == {"60": "piano", "40": "plucked", "80": "violin", "81": "violin"}
+    assert programs == {"piano": 0, "plucked": 25, "violin": 40}
+
+
+def test_tracks_with_equal_names_are_parts(bench: Tab) -> None:
+    """The hands of a piano are one part."""
+    file = mido.MidiFile()
+    tracks = "Violin 40, Violin 40, Violin 40, Piano 40, Piano 40, Klavier 0, Klavier 0, 40"
+    for channel, text in enumerate(tracks.split(", ")):
+        *name, program = text.split()
+        track = file.add_track("".join(name))
+        track.append(mido.Message("program_change", channel=channel, program=int(program)))
+        track.append(mido.Message("note_on", channel=channel, note=60 + channel))
+        track.append(mido.Message("note_off", channel=channel, note=60 + channel, time=96))
+    names, _ = opened_parts(bench, file)
+    violins = ["violin", "violin 2", "violin 3"]
+    pianos = ["piano", "piano", "Klavier", "Klavier"]
+    assert list(names.values()) == [*violins, *pianos, "violin 4"]
+
+
 OPENED_PEDAL = """async (bytes) => {
   const { takeOfMidi } = await import('./notes/opening.js');
   return takeOfMidi(Uint8Array.from(bytes).buffer, '').pedal;
@@ -348,6 +392,30 @@ REOPENED_JSON = """async (bends) => {
 def test_saved_take_keeps_its_title_and_bends(bench: Tab) -> None:
     bends = [0, 12.5, -30, 41]
     assert bench.run(REOPENED_JSON, bends) == ["Arioso", [bends, bends[2:]]]
+
+
+OPENED_JSON = """async (data) => {
+  const { openTake } = await import('./notes/opening.js');
+  const file = new File([JSON.stringify(data)], 'a.json');
+  return openTake(file).then(() => 'opened', ({ message }) => message);
+}"""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"beats": [{"time_s": 0, "place": 0}]},
+        {"beats": [{"time_s": None, "place": 0, "beats_per_bar": 4}]},
+        {"pedal": [{"onset_s": 1, "offset_s": 0}]},
+        {"programs": {"piano": "0x"}},
+        {"transcribed": {"notes": [], "beats": {}}},
+    ],
+)
+def test_invalid_json_is_not_opened(bench: Tab, fields: dict[str, object]) -> None:
+    notes = [{"pitch": 60, "onset_s": 0, "offset_s": 1}]
+    valid = {"beats": [{"time_s": -0.1, "place": 0, "beats_per_bar": 4}], "pedal": [], "name": 1}
+    assert bench.run(OPENED_JSON, {"notes": notes, **valid}) == "opened"
+    assert "a.json is not a take" in bench.run(OPENED_JSON, {"notes": notes, **valid, **fields})
 
 
 DELETED_DURING_A_WRITE = """async () => {

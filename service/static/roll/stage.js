@@ -72,7 +72,7 @@ export class Stage {
     $("seek").disabled = (busy && !following) || !take.duration;
     $("edit").disabled = $("practise").disabled = busy || take.live || !$("empty").hidden;
     const saved = !busy && !take.live && (take.midi || take.notes.length || take.edited);
-    $("save-midi").disabled = $("save-json").disabled = !saved;
+    for (const form of ["midi", "json", "musicxml", "pdf"]) $(`save-${form}`).disabled = !saved;
     $("save-midi").draggable = Boolean(saved);
     $("save-wav").disabled = !saved || !take.recording;
     $("balance").disabled = !take.recording;
@@ -132,7 +132,7 @@ export class Stage {
 
   #listen() {
     const { player, roll } = this;
-    const zoom = (factor) => this.take.duration && roll.zoom(factor);
+    const zoom = (factor) => this.take.duration && !$("roll-frame").hidden && roll.zoom(factor);
     const step = (seconds) => {
       const { start, span } = roll.view;
       this.#seek((this.take.live ? start + span / 2 : player.position) + seconds);
@@ -167,7 +167,7 @@ export class Stage {
     press("to-now", () => roll.toNow());
     press("zoom-in", () => zoom(1 / ZOOM_STEP));
     press("zoom-out", () => zoom(ZOOM_STEP));
-    press("zoom-fit", () => roll.fit());
+    press("zoom-fit", () => $("roll-frame").hidden || roll.fit());
     dragOut($("save-midi"), () => this.take, this.#filter);
     press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));

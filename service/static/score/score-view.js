@@ -4,7 +4,7 @@
  */
 
 import { after, cancel } from "../audio/timers.js";
-import { isInstrument } from "../notes/instruments.js";
+import { instrumentOfProgram, isInstrument } from "../notes/instruments.js";
 import { rowsOf, save, stemOf, titleOf } from "../notes/saving.js";
 import { $ } from "../page.js";
 import { fetchScore } from "./score-service.js";
@@ -16,7 +16,9 @@ const MAX_LIVE_BEATS = 64; // number of newest beats of a growing take in the sc
 const MAX_PART_NAME = 50; // limit of the service
 const MIN_PITCH = 12; // limit of the service; lower notes in MIDI files are key switches
 const TENTHS_MM_A_PIXEL = 2.2;
-const MIN_WIDTH = 900; // minimum width in tenths of a mm
+const MIN_WIDTH = 900; // minimum width in tenths of a mm, without zoom
+const [MIN_ZOOMED, MAX_ZOOMED] = [700, 6000]; // widths: dense bars overlap below, notes are tiny above
+const ZOOM_STEP = 1.25;
 
 export class ScoreView {
   #stage;
@@ -33,6 +35,7 @@ export class ScoreView {
   #cancelled = false; // true from Cancel until the take or the view changes
   #filterChanges = 0;
   #timer = 0;
+  #zoom = 1; // size of the notes; the next refresh applies it
   #bar = -1;
   #now = -1; // marked time in seconds
   #sounding = []; // ids of marked notes
@@ -56,6 +59,10 @@ export class ScoreView {
     $("save-pdf").addEventListener("click", () => this.#save("pdf"));
     $("score-cancel").addEventListener("click", () => this.#cancel());
     filter.addEventListener("change", () => (this.#filterChanges += 1));
+    for (const [name, factor] of Object.entries({ in: ZOOM_STEP, out: 1 / ZOOM_STEP, fit: 0 })) {
+      $(`zoom-${name}`).addEventListener("click", () => this.shown && (this.#zoom = this.#zoom * factor || 1));
+    }
+    addEventListener("beforeprint", () => this.#divide());
     this.#page.addEventListener("click", (event) => this.#seek(event));
     const follow = () => {
       this.#follow();
@@ -107,7 +114,9 @@ export class ScoreView {
     cancel(this.#timer);
     const { take } = this.#stage;
     if (take !== this.#take) this.#forget(take);
-    const width = Math.round(Math.max(MIN_WIDTH, this.#page.clientWidth * TENTHS_MM_A_PIXEL));
+    const fit = Math.max(MIN_WIDTH, this.#page.clientWidth * TENTHS_MM_A_PIXEL);
+    const width = Math.round(Math.max(MIN_ZOOMED, Math.min(MAX_ZOOMED, fit / this.#zoom)));
+    this.#zoom = fit / width;
     const state = `${take.live ? take.notes.length : take.revision} ${width} ${this.#filterChanges} ${take.name}`;
     const isBusy = state === this.#rejected.state && performance.now() < this.#rejected.until;
     const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled && !isBusy;
@@ -143,7 +152,6 @@ export class ScoreView {
     this.#requestedState = this.#rejected.state = "";
     this.#page.replaceChildren();
     this.#showText(take.notes.length ? "Writing the score…" : "The score appears as notes are detected.");
-    this.#enable();
   }
 
   #show(score, state) {
@@ -160,15 +168,31 @@ export class ScoreView {
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
     this.#showText(score.steady ? aboutText(score) : "No steady beat: the notes are spaced by time.");
-    this.#enable();
   }
 
   #showText(message) {
     if ($("score-about").textContent !== message) $("score-about").textContent = message;
   }
 
-  #enable() {
-    $("save-musicxml").disabled = $("save-pdf").disabled = !this.#score || this.#take.live;
+  /** Before printing, divide the drawing into one for each system, so that page breaks cut none. */
+  #divide() {
+    const [drawing, ...others] = this.#page.querySelectorAll(":scope > svg");
+    if (!drawing || others.length || !this.shown) return;
+    const { width, height } = drawing.viewBox.baseVal;
+    const { top, height: pixels } = drawing.getBoundingClientRect();
+    const inner = drawing.querySelector("svg"); // has other units
+    inner.setAttribute("width", width);
+    inner.setAttribute("height", height);
+    const systems = [...drawing.querySelectorAll("g.system")];
+    const boxes = systems.map((system) => system.getBoundingClientRect());
+    const ends = boxes.map(({ bottom }, at) => (bottom + (boxes[at + 1]?.top ?? bottom)) / 2 - top);
+    for (const [at, system] of systems.entries()) {
+      const [begin, end] = [ends[at - 1] ?? 0, ends[at]].map((place) => (place * height) / pixels);
+      const own = at ? drawing.cloneNode() : drawing;
+      own.setAttribute("viewBox", `0 ${begin} ${width} ${end - begin}`);
+      const nested = [this.#page, own, inner.cloneNode(), system.parentNode.cloneNode(), system];
+      if (at) nested.reduce((parent, child) => parent.appendChild(child));
+    }
   }
 
   /** The newest beats of a growing take, from the start of a bar, so that older bars do not change. */
@@ -178,7 +202,7 @@ export class ScoreView {
     return beats.slice(Math.max(0, beats.findLastIndex(({ place }, at) => !place && at <= last)));
   }
 
-  /** The notes of the score. Unknown instruments, such as names of tracks, are parts. */
+  /** The notes of the score. Names of tracks are parts, whose instruments follow from their programs. */
   #notes() {
     const take = this.#stage.take;
     const from = take.live && take.beats.length > MAX_LIVE_BEATS ? this.#newestBeats()[0].time_s - 0.1 : 0;
@@ -186,7 +210,10 @@ export class ScoreView {
     const notes = this.#filter.notesOf(take).filter(isWritten);
     const rows = rowsOf(notes.map((note) => ({ ...note, bends: undefined })));
     const isAlone = new Set(rows.map(({ instrument }) => instrument)).size < 2; // its name may be that of the piece
-    const partOf = (name) => ({ instrument: undefined, part: isAlone ? undefined : name?.slice(0, MAX_PART_NAME) });
+    const partOf = (name) => ({
+      instrument: instrumentOfProgram(take.programs[name]),
+      part: isAlone ? undefined : name?.slice(0, MAX_PART_NAME),
+    });
     return rows.map((row) => (isInstrument(row.instrument) ? row : { ...row, ...partOf(row.instrument) }));
   }
 
@@ -205,7 +232,7 @@ export class ScoreView {
         form,
       });
       save(blob, `${stemOf(take)}.${form}`);
-      if (form === "pdf" && this.#score?.undrawable)
+      if (form === "pdf" && take === this.#take && this.#score?.undrawable)
         this.#showStatus(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
     } catch (error) {
       if (error.name !== "AbortError") this.#showStatus(error.message, true);

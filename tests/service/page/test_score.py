@@ -9,6 +9,10 @@ from playwright.sync_api import Route, expect
 
 from tests.service.page.browser import Tab
 
+SHOWN = """() => [...document.querySelectorAll("button, input, h1, h2")]
+  .filter((element) => element.checkVisibility()).map(({ id }) => id)"""
+"""Script that returns the ids of visible controls and headings."""
+
 
 def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path) -> None:
     tab.upload(tune)
@@ -88,6 +92,33 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     assert not tab.console_errors
 
 
+def test_print_contains_the_score_alone(tab: Tab, tune: Path) -> None:
+    """No page break divides a system, because each is a separate drawing."""
+    page = tab.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    tab.upload(tune)
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-page g.measure").first).to_be_visible()
+    expect(page.locator("#score-page > svg")).to_have_count(1)
+    bars = page.locator("#score-page g.measure").count()
+    with page.expect_response("**/score*") as response:  # larger notes need more systems
+        page.get_by_role("button", name="Zoom in").click()
+    assert "width=720" in response.value.url
+    page.pdf()
+    systems = page.locator("#score-page g.system").count()
+    assert systems > 1
+    expect(page.locator("#score-page > svg")).to_have_count(systems)
+    expect(page.locator("#score-page g.measure")).to_have_count(bars)
+    page.emulate_media(media="print")
+    expect(page.locator("#score-page > svg").last).to_have_css("break-inside", "avoid")
+    assert page.evaluate(SHOWN) == []
+    page.emulate_media(media="screen")
+    page.get_by_role("tab", name="Roll").click()
+    page.emulate_media(media="print")
+    expect(page.locator("#roll")).to_be_visible()
+    assert page.evaluate(SHOWN) == ["take-name"]
+
+
 def test_score_grows_while_listening(tab: Tab) -> None:
     page = tab.page
     page.get_by_role("tab", name="Score").click()
@@ -103,8 +134,9 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     """The service is busy at first, so the page waits. Each track is a part. A note that is too low
     for a score is omitted."""
     file = mido.MidiFile()
-    for name in ("Piano", "Violin I", "Violin II"):
+    for name, program in (("Piano", 0), ("Violin I", 0), ("Violin II", 40), ("Gitarre", 25)):
         track = file.add_track(name)
+        track.append(mido.Message("program_change", program=program))
         for pitch in (5, *range(60, 72)):
             track.append(mido.Message("note_on", note=pitch))
             track.append(mido.Message("note_off", note=pitch, time=file.ticks_per_beat))
@@ -114,7 +146,7 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     page.set_input_files("#file", path)
     expect(page.locator("#takes li")).to_have_count(1)
     colours = page.locator(".swatch").evaluate_all("all => all.map((e) => e.style.background)")
-    assert len(set(colours)) == 3
+    assert len(set(colours)) == 4
     requests: list[dict[str, Any]] = []
 
     def reject(route: Route) -> None:
@@ -127,9 +159,11 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     page.wait_for_timeout(1500)
     assert len(requests) == 1
     named = {(note.get("instrument"), note.get("part")) for note in requests[0]["notes"]}
-    assert named == {("piano", None), (None, "Violin I"), (None, "Violin II")}
+    assert named == {
+        *(("piano", None), (None, "Violin I"), ("violin", "Violin II"), ("plucked", "Gitarre")),
+    }
     page.unroute("**/score?form=svg*")
-    expect(page.locator("#score-page g.note")).to_have_count(36)
+    expect(page.locator("#score-page g.note")).to_have_count(60)  # with tablature
     expect(page.locator("#score-page")).to_contain_text("Violin II")
     assert all("503" in error for error in tab.console_errors)
     tab.console_errors.clear()

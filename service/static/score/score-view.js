@@ -254,7 +254,9 @@ export class ScoreView {
     this.#bar = bar;
     const measures = this.#page.querySelectorAll("g.measure");
     for (const [place, measure] of measures.entries()) measure.classList.toggle("now", place === bar);
-    if ($("follow").checked) measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    if (!$("follow").checked) return;
+    if (bar > 0) measures[bar]?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    else this.#page.scrollTo({ top: 0, behavior: "smooth" }); // shows the title
   }
 
   #mark(sounding) {

@@ -101,8 +101,7 @@ def by_the_text(loop: LoopConfig) -> LoopConfig:
 
 
 def released_loop(maps: int, **fields: Any) -> LoopConfig:
-    """Return a loop with the released code's optimiser, for a network with ``maps`` features per
-    position (m in the paper)."""
+    """Return a loop with the released code's optimiser for a network with ``maps`` features (m)."""
     rate = 0.00125 * (96 / maps) ** 0.5  # 8.84e-4 at 192
     return LoopConfig(optimizer="released", learning_rate=rate, warmup=0, average=0, **fields)
 

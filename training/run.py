@@ -152,8 +152,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _with_data(run: Run, folder: Path) -> Run:
-    """Return a copy of the run that reads its data from ``folder``. The folder of real recordings
-    does not change."""
+    """Return the run with its data, except real recordings, in ``folder``."""
     match run:
         case LambadaRun(lambada=data):
             paths: Any = {

@@ -21,8 +21,7 @@ class Layer:
 
     block: int | None  # number of its Beneš block; None for the last layer
     reverse: bool  # True in the second half of the block
-    shuffle: Direction
-    """Permutation of the outputs if ``gather`` is None."""
+    shuffle: Direction  # permutation of the outputs if ``gather`` is None
     gather: list[int] | None
     """For each input of the next layer, in order, its index among the outputs of the computed
     units, which are sorted by address. None if every output of this layer is used."""

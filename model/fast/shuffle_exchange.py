@@ -107,8 +107,7 @@ class FastShuffleExchange:
             self._units[number, True] = FastSwitch(block.reverse_switch, dtype)
         assert isinstance(network.last, ResidualSwitchUnit)
         self._units[None, False] = FastSwitch(network.last, dtype)
-        self.first_unit = self._units[0, False]
-        """Unit of the first half of the first block."""
+        self.first_unit = self._units[0, False]  # unit of the first half of the first block
         self._blocks = len(network.blocks)
         # One plan for each length, range and device. CUDA graphs read the indexes of a plan, so
         # plans are never deleted.

@@ -112,8 +112,7 @@ class PcmDecoder:
         return mono
 
     def check_and_mix(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the next float samples, [n, channels], mixed to mono, [n]. Raises
-        BadAudioError."""
+        """Mix the next float samples, [n, channels], to mono, [n]. Raises BadAudioError."""
         valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN
         if valid.all():
             return self.downmix(values)

@@ -36,8 +36,7 @@ _MIN_CENTS = 1.0  # minimum change of a bend that is written
 FRAME_S = HOP / SAMPLE_RATE
 _ENDS, _SETS, _BEGINS = range(3)  # order within a tick: note ends, settings, note onsets
 
-TimedMessage = tuple[int, int, Any]
-"""Tick, order within the tick, and message."""
+TimedMessage = tuple[int, int, Any]  # tick, order within the tick, and message
 
 
 class FileNote(Protocol):
@@ -84,8 +83,7 @@ class Tempo:
         return cls((0.0, 60 / bpm))
 
 
-DEFAULT_TEMPO = Tempo()
-"""120 beats per minute, for files without a known beat."""
+DEFAULT_TEMPO = Tempo()  # 120 beats per minute, for files without a known beat
 
 
 class TempoMap:

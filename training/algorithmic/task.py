@@ -33,8 +33,7 @@ class AlgorithmicConfig:
     """Set by --task, which also selects the number of blocks."""
     rse: RSEConfig = field(default_factory=lambda: RELEASED_RSE)
     """The network. The paper's has 2 Beneš blocks for multiplication, 1 otherwise."""
-    bins: tuple[int, ...] = BINS
-    """Sequence lengths of the bins, ascending powers of two."""
+    bins: tuple[int, ...] = BINS  # Sequence lengths of the bins, ascending powers of two
     batch_size: Count = 32  # Examples of each bin in an optimiser step
     curriculum_steps: NonNegativeInt = 0
     """Optimiser steps over which bins are added at equal intervals, shortest first. With 4 bins,
@@ -103,8 +102,7 @@ class AlgorithmicTask:
         return torch.stack(costs).mean(), parts
 
     def validate(self, network: nn.Module) -> dict[str, float]:
-        """Return the accuracy of symbols for every bin, and of complete sequences for the longest
-        bin."""
+        """Return the accuracy of symbols by bin, and of complete sequences for the longest bin."""
         config, scores = self.config, {}
         for size in config.bins:  # new examples, whose nominal length is that of the bin
             rng = np.random.default_rng((DATA_SEED, VALIDATION_STREAM, size))

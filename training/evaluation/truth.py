@@ -21,8 +21,7 @@ class Truth:
     """The labelled notes of a passage, and the frames in which the labels are uncertain."""
 
     notes: Notes
-    unknown: NDArray[np.uint8]
-    """[frames, PITCHES]: bits ONSET_UNKNOWN and FRAME_UNKNOWN."""
+    unknown: NDArray[np.uint8]  # [frames, PITCHES]: bits ONSET_UNKNOWN and FRAME_UNKNOWN
 
     def is_labelled(self, onset_s: F64, pitch: NDArray) -> Bools:
         """For each onset, [n], return True if its label is certain."""

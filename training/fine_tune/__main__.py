@@ -55,8 +55,7 @@ with interruptible_imports(PROG):
 CONFIG, REPORT = "config.json", "report.json"
 RESERVED = ("best", "last", *(Path(file).stem for file in (CONFIG, REPORT)))
 """Names of other files of a run, which the tuned weights and their card cannot have."""
-TEACHER_SHARE = 0.5
-"""Share of the initial weights' predictions in the targets of rendered audio."""
+TEACHER_SHARE = 0.5  # share of the initial weights' predictions in the targets of rendered audio
 CHOOSE_PASSAGES, TEST_PASSAGES = 3, 6  # number of passages of each family
 FAMILY_S = 12.0  # length of a passage
 

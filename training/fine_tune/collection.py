@@ -99,8 +99,7 @@ class UserCollection:
 
 
 def read_folder(folder: Path, computer: LocalEngine, kind: Kind = "auto") -> UserCollection:
-    """Read and check all recordings below a folder. Raises LabelError if it has no audio, or no
-    audio with labels."""
+    """Read and check all recordings below a folder. Raises LabelError if none has labels."""
     collection = read_collection(folder, SUFFIXES)
     result = UserCollection(left_out=dict(collection.failures))
     for recording in tqdm(collection.recordings, "reading", unit="recording"):
@@ -259,8 +258,7 @@ def _transposed(notes: Notes, onset: F32) -> str:
 
 
 def tuning_cents(audio: Pcm) -> float:
-    """Return the tuning of the first ten minutes of a recording, in cents above A4 = 440 Hz; 0 if
-    it is unknown."""
+    """Return the tuning of the first ten minutes in cents above A4 = 440 Hz; 0 if it is unknown."""
     tuner = Tuner(SAMPLE_RATE, 3)
     start = from_pcm(audio[: 600 * SAMPLE_RATE])
     tuner.write(start)

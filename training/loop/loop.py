@@ -79,8 +79,7 @@ class Task(Protocol):
         them."""
 
     def windows(self, steps: int) -> int:
-        """Return the number of windows of audio, or sequences of symbols, in the first ``steps``
-        batches."""
+        """Return the number of windows, or of sequences, in the first ``steps`` batches."""
 
     def batches(self, seed: int, step: int) -> Generator[Any, None, None]:
         """Yield batches without end, starting with the batch of `step`. If the batches depend only

@@ -40,8 +40,7 @@ def write_metrics(
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of a run's metrics.jsonl, sorted by step. If a killed and resumed run wrote
-    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError if
-    the file cannot be read."""
+    a step twice, the later line is used. Incomplete lines are ignored. Raises OSError."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
     for text in (folder / METRICS).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):
@@ -51,8 +50,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def saved_weights(folder: Path, which: str) -> Path:
-    """Return the path of the "best" or "last" weights of a run. Raises WeightsError if they do not
-    exist yet."""
+    """Return the path of the "best" or "last" weights of a run. Raises WeightsError if missing."""
     path = folder / f"{which}.safetensors"
     if not path.is_file():
         raise WeightsError(

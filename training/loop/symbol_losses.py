@@ -66,8 +66,7 @@ def pointer_sum_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambada_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the fraction of passages whose most probable position has the answer (released
-    code)."""
+    """Return the share of passages whose most probable position is right (released code)."""
     best = logits[:, :, ANSWER].argmax(dim=1, keepdim=True)  # (batch, 1)
     return (targets.gather(1, best) == ANSWER).float().mean()
 

@@ -62,8 +62,7 @@ class Passage:
     name: str
     audio: F32  # [samples] at SAMPLE_RATE, -1..1
     notes: Notes  # velocity 0 means unknown
-    unknown: F64
-    """[n, 4]: regions in which the labels are uncertain (see ``Rendered.unknown``)."""
+    unknown: F64  # [n, 4]: regions in which the labels are uncertain (see ``Rendered.unknown``)
     approximate: bool = False  # true if onsets are accurate only to 40 ms
     pedal: F64 | None = None  # see ``Rendered.pedal``
 

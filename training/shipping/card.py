@@ -94,8 +94,7 @@ def _required(entry: dict[str, Any], key: str) -> str:
 
 
 def with_sources(card: dict[str, Any], more: Sources) -> dict[str, Any]:
-    """Return the card with the ``sources`` of all its stages of training and ``more``, without
-    duplicates."""
+    """Return the card with the distinct ``sources`` of all its stages of training and ``more``."""
     merged: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
     for groups in (*(stage.get("sources", {}) for stage in stages(card)), more):
         for group, entries in groups.items():

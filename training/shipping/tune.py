@@ -74,10 +74,8 @@ RECORDED_GRID: Grid = {
     if name.partition(".")[0] in BY_CLASS or name in ("pedal_end_bias", "offset_weight")
 }
 """Few settings, because there are few real recordings of each family."""
-MIN_GAIN = 0.002
-"""Minimum gain of a new value in the mean of real recordings and rendered passages."""
-MAX_LOSS = 0.005
-"""Maximum loss in the rendered passages, and in each half of the recordings."""
+MIN_GAIN = 0.002  # minimum gain of a new value in the mean of real recordings and rendered passages
+MAX_LOSS = 0.005  # maximum loss in the rendered passages, and in each half of the recordings
 PEDAL_WEIGHT = 0.5
 WIDE_STEP = 4  # step of the first pass along a grid
 REACH = 2  # maximum number of steps from the best value in later passes

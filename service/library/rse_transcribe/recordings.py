@@ -68,8 +68,7 @@ class Transcriber:
             for path in paths:
                 transcriber.transcribe(path).save(path.with_suffix(".mid"))
 
-    Threads may share a transcriber. Each process needs its own transcriber. Start processes with
-    the method ``spawn``.
+    Threads may share a transcriber. Each process, started with ``spawn``, needs its own.
     """
 
     def __init__(

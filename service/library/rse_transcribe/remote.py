@@ -85,8 +85,7 @@ def transcribe(
 def _collect(
     messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
 ) -> Transcription:
-    """Return the transcription from the messages of a response. Raises ServiceError and
-    IncompleteError."""
+    """Return the transcription from a response. Raises ServiceError and IncompleteError."""
     collector, started, error = NoteCollector(), dict[str, Any](), None
     for message in messages:
         match message.pop("type"):

@@ -92,8 +92,7 @@ def empty_batch(size: int, context: int = 0) -> Batch:
 def generate_batches(
     config: SynthConfig, batch_size: int, context: int, seed: int | list[int]
 ) -> Iterator[Batch]:
-    """Yield training batches without end, rendered in this process. For ``context`` see
-    ``empty_batch``."""
+    """Yield batches without end, rendered in this process. For ``context`` see ``empty_batch``."""
     rng = np.random.default_rng(seed)
     sources = load_sources(config, "train")
     pool: list[tuple[Excerpt, list[int]]] = []  # excerpts and start hops of their windows

@@ -16,8 +16,7 @@ BLOW = np.array([0, 4, 7, 12, 16, 19, 24, 28, 31, 36])
 DRAW = np.array([2, 7, 11, 14, 17, 21, 23, 26, 29, 33])
 """Semitones of the ten holes of a diatonic harmonica above its lowest note (Richter tuning)."""
 KEYS = (55, 66)  # lowest and highest MIDI pitch of the first hole
-REEDS = ("oboe", "clarinet", "saxophone")
-"""Classes whose recordings imitate the sound."""
+REEDS = ("oboe", "clarinet", "saxophone")  # classes whose recordings imitate the sound
 SINGLE, CHORD, OCTAVE = range(3)
 
 

@@ -32,8 +32,7 @@ class Piece:
     collection: str  # folder of the file, such as ``pop909``
     programs: tuple[int, ...]  # General MIDI program of each part
     notes: Notes
-    pedal: F64
-    """Presses of the sustain pedal, [presses, 2]: sorted, disjoint intervals in seconds."""
+    pedal: F64  # presses of the sustain pedal, [presses, 2]: sorted, disjoint intervals in seconds
 
     @property
     def seconds(self) -> float:

@@ -17,8 +17,6 @@ noise. A singer therefore rarely changes the shift. This is intended: unaccompan
 and their notes should get the nearest pitches. Streams and recordings have the same estimates.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

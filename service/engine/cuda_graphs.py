@@ -10,8 +10,6 @@ Each window is copied in full, and all its filterbank frames are computed again.
 cheaper than storing the state of every stream. A runner is not thread-safe.
 """
 
-from __future__ import annotations
-
 import timeit
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

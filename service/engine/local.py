@@ -1,7 +1,5 @@
 """Runs inference in threads of this process, for the library, evaluation and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar

@@ -8,8 +8,6 @@ On a CPU, a runner uses one core, and a window's result has the same bits in eve
 per core is faster than splitting each small matrix product over all cores.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import timeit

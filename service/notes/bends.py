@@ -14,8 +14,6 @@ The filters of low pitches respond with a delay (``lag``). The value of a frame 
 that many frames later. Values are reported in batches of BATCH_FRAMES.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Results of the pipeline: events of notes and of the pedal, and completed notes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -24,8 +24,6 @@ silence the weights restart from 0, because the performer may have changed. The 
 so that a checkpoint contains it exactly.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace

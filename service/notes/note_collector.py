@@ -1,7 +1,5 @@
 """Collects the completed notes of a performance, and converts them to a MIDI file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

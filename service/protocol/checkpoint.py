@@ -9,8 +9,6 @@ fields of a checkpoint, and return all others unchanged, including fields that a
 Add new fields to `Checkpoint` itself, because clients drop unknown fields of its parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self

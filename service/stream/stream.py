@@ -9,8 +9,6 @@ They do not depend on the sizes of chunks, their timing, or the number of window
 wide windows, which a caller may request for a stream that is behind, change them slightly.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from itertools import groupby

@@ -5,8 +5,6 @@ Workers are therefore processes on multi-core CPUs and on GPUs. A worker exits w
 closed, so it never outlives the service.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

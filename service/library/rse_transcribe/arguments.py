@@ -52,11 +52,11 @@ def as_float(samples: ArrayLike | torch.Tensor) -> NDArray[np.float32]:
     )
 
 
-def float_format(sample_rate: Rate, channels: int = 1) -> AudioFormat:
+def float_format(sample_rate: Rate) -> AudioFormat:
     """Return the format of float samples. Raises ProtocolError, a ValueError, for a rate that is
     out of range or not an integer. A float such as 44100.0 counts as an integer."""
     rate: Any = int(sample_rate) if float(sample_rate).is_integer() else sample_rate
-    return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate, channels=channels)
+    return AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate)
 
 
 def instrument_names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:

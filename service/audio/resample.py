@@ -35,16 +35,12 @@ _BATCH = 1024  # output samples computed at once, so that their products fit the
 
 @dataclass(frozen=True, slots=True)
 class RateRatio:
-    """Ratio of two sample rates, and the input samples on which each output sample depends.
-
-    Attributes:
-        up, down: output sample i is at input position i * down / up.
-        reach: delay of the filter (half of its length) in input samples; 0 if the rates are equal.
-    """
+    """Ratio of two sample rates, and the input samples on which each output sample depends. Output
+    sample i is at input position i * down / up."""
 
     up: int
     down: int
-    reach: int
+    reach: int  # delay of the filter (half its length) in input samples; 0 if the rates are equal
 
     @classmethod
     def of(cls, input_rate_hz: int, output_rate_hz: int) -> RateRatio:

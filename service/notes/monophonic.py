@@ -71,19 +71,12 @@ _MIN_PROBABILITY = np.float32(5e-3)  # minimum distance of probabilities from 0 
 
 
 class Gains(NamedTuple):
-    """Gains of the best paths from one frame on.
+    """Gains of the best paths from one frame on."""
 
-    Attributes:
-        start: gain if a note starts in this frame, minus the cost of its start.
-        pitch: MIDI note number of the note that starts.
-        silent: gain if the frame is silent.
-        held: for each sounding note, gain if it continues.
-    """
-
-    start: float
-    pitch: int
-    silent: float
-    held: list[float]
+    start: float  # gain if a note starts in this frame, minus the cost of its start
+    pitch: int  # MIDI note number of the note that starts
+    silent: float  # gain if the frame is silent
+    held: list[float]  # for each sounding note, gain if it continues
 
 
 def log_odds(probabilities: F32) -> F32:

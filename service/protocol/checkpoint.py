@@ -66,44 +66,30 @@ def _note_on(note: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class InstrumentPrior(_Part):
-    """Belief about the instruments (``service.notes.instrument_classifier``).
-
-    Attributes:
-        weights: numbers of recent notes, above 0, by instrument.
-        frame: frame of the latest onset or offset.
-    """
+    """Belief about the instruments (``service.notes.instrument_classifier``)."""
 
     weights: Annotated[Mapping[_Instrument, _Weight], _PER_PITCH] = field(default_factory=dict)
-    frame: Count = 0
+    """Numbers of recent notes, above 0, by instrument."""
+    frame: Count = 0  # frame of the latest onset or offset
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamics(_Part):
-    """Loudness of a performance, to which velocities are relative (``service.notes.dynamics``).
-
-    Attributes:
-        level: mean logarithm of the velocity head's output for the recent notes.
-        notes: number of recent notes.
-    """
+    """Loudness of a performance, to which velocities are relative (``service.notes.dynamics``)."""
 
     level: Annotated[float, Field(ge=-20, le=0)] = 0.0
-    notes: Annotated[float, Field(ge=0, le=101)] = 0.0
+    """Mean logarithm of the velocity head's output for the recent notes."""
+    notes: Annotated[float, Field(ge=0, le=101)] = 0.0  # number of recent notes
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning(_Part):
-    """Tuning estimate at one moment (``service.audio.tuning``).
+    """Tuning estimate at one moment (``service.audio.tuning``)."""
 
-    Attributes:
-        along, across: real and imaginary part of the leaky sum of the blocks' vectors.
-        blocks: leaky count of blocks with a vector.
-        shift: number of bins by which the filters are shifted upwards.
-    """
-
-    along: _Sum = 0.0
-    across: _Sum = 0.0
-    blocks: Annotated[float, Field(ge=0, le=100)] = 0.0
-    shift: Annotated[int, Field(ge=-2, le=2)] = 0
+    along: _Sum = 0.0  # real part of the leaky sum of the blocks' vectors
+    across: _Sum = 0.0  # imaginary part of this sum
+    blocks: Annotated[float, Field(ge=0, le=100)] = 0.0  # leaky count of blocks with a vector
+    shift: Annotated[int, Field(ge=-2, le=2)] = 0  # bins by which the filters are shifted upwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +102,30 @@ class Curve(_Part):
 
 
 class Checkpoint(BaseModel):
-    """State from which any server with the same model can resume a performance.
-
-    Attributes:
-        session_id: ID of the performance.
-        from_sample: first sample to send again, per channel, at the input rate.
-        frames: number of frames whose events the client has.
-        notes: number of notes that started in these frames.
-        sounding: ``note_on`` of each sounding note, with its latest instrument.
-        known_events: in `start`, the number of events that the client received after the
-            checkpoint.
-        belief: instruments of the recent notes.
-        dynamics: loudness of the recent notes.
-        pedal: True if the sustain pedal is down.
-        tuning: tuning estimate at the start of the audio to send again.
-        curves: pitch curves of the sounding notes by ID, if bends were requested.
-        free: in anytime mode, the ``earliest_onset_frames`` of the tracker.
-        mix: mix of two channels at ``from_sample``.
-    """
+    """State from which any server with the same model can resume a performance."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
-    session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")
-    from_sample: Count
-    frames: Count
-    notes: Count
+    session_id: str = Field(pattern=r"^[0-9a-f]{1,32}$")  # ID of the performance
+    from_sample: Count  # first sample to send again, per channel, at the input rate
+    frames: Count  # number of frames whose events the client has
+    notes: Count  # number of notes that started in these frames
     sounding: Annotated[tuple[Annotated[NoteEvent, BeforeValidator(_note_on)], ...], _PER_PITCH]
+    """``note_on`` of each sounding note, with its latest instrument."""
     known_events: Count = Field(default=0, exclude_if=lambda count: not count)
+    """In `start`, the number of events that the client received after the checkpoint."""
     belief: InstrumentPrior = Field(
         default=InstrumentPrior(), exclude_if=lambda belief: not belief.weights
     )
     dynamics: Dynamics = Field(default=Dynamics(), exclude_if=lambda dynamics: not dynamics.notes)
-    pedal: bool = False
+    pedal: bool = False  # True if the sustain pedal is down
     tuning: Tuning = Field(default=Tuning(), exclude_if=lambda tuning: not tuning.blocks)
+    """Tuning estimate at the start of the audio to send again."""
     curves: Annotated[Mapping[Count, Curve], _PER_PITCH] = {}
+    """Pitch curves of the sounding notes by ID, if bends were requested."""
     free: Annotated[Mapping[_Pitch, Count], _PER_PITCH] = {}
-    mix: Mix = Mix.MEAN
+    """In anytime mode, the ``earliest_onset_frames`` of the tracker."""
+    mix: Mix = Mix.MEAN  # mix of two channels at ``from_sample``
 
     @classmethod
     def start(cls, session_id: str = "0") -> Self:

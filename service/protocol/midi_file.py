@@ -56,23 +56,17 @@ class FileNote(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """Beats, bars and key of a file. The times of the notes do not depend on them.
-
-    Attributes:
-        beats_s: times of at least two beats, ascending. After the last beat the tempo is constant.
-        quarters: length of a beat in quarter notes: 1, or 1.5 if its subdivision is 3.
-        bars: first beat, numerator and denominator of each bar that changes the time signature.
-            Empty if the metre is unknown. The first time signature also applies to all earlier
-            bars, the first of which may be shorter, because it starts at 0 s.
-        key: name in MIDI, such as "Eb" or "F#m"; None if unknown.
-        chords: start in seconds and name of each chord, for markers.
-    """
+    """Beats, bars and key of a file. The times of the notes do not depend on them."""
 
     beats_s: Sequence[float] = (0.0, 0.5)
-    quarters: float = 1.0
+    """Times of at least two beats, ascending. After the last beat the tempo is constant."""
+    quarters: float = 1.0  # length of a beat in quarter notes: 1, or 1.5 if its subdivision is 3
     bars: Sequence[tuple[int, int, int]] = ()
-    key: str | None = None
-    chords: Sequence[tuple[float, str]] = ()
+    """First beat, numerator and denominator of each bar that changes the time signature. Empty if
+    the metre is unknown. The first time signature also applies to all earlier bars, the first of
+    which may be shorter, because it starts at 0 s."""
+    key: str | None = None  # name in MIDI, such as "Eb" or "F#m"; None if unknown
+    chords: Sequence[tuple[float, str]] = ()  # start in seconds and name of each, for markers
 
     @classmethod
     def of_bpm(cls, bpm: float) -> Tempo:

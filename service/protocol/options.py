@@ -128,28 +128,20 @@ Instrument = Annotated[str, AfterValidator(_instrument)]
 
 @validated_dataclass(slots=True, kw_only=True)
 class StreamOptions:
-    """Transcription options of a stream.
-
-    Attributes:
-        lookahead_ms: duration of the audio that follows a frame and is used to predict it. In
-            anytime mode it is a maximum. ``lookahead_hops`` rounds it down and limits it to 4 to 32
-            hops (46 to 372 ms at 11,025 Hz).
-        block_frames: number of new frames per window. Larger blocks need less computing time, but
-            add delay. None means the mode's DEFAULT_BLOCK_FRAMES.
-        instruments: instruments to consider. Empty means all that the model distinguishes.
-        tuning_hz: frequency of A4. None means to estimate it from the audio.
-        bends: True to report the pitch of sounding notes for each frame.
-
-    Raises:
-        ValueError: a field is out of range; the message names it.
-    """
+    """Transcription options of a stream. Raises ValueError for a field out of range; the message
+    names it."""
 
     mode: Mode = Mode.BLOCK
     lookahead_ms: LookaheadMs = 100.0
+    """Duration of the audio that follows a frame and is used to predict it. In anytime mode it is a
+    maximum. ``lookahead_hops`` rounds it down and limits it to 4 to 32 hops (46 to 372 ms at
+    11,025 Hz)."""
     block_frames: BlockFrames | None = None
-    instruments: tuple[Instrument, ...] = ()
-    tuning_hz: TuningHz | None = None
-    bends: bool = False
+    """Number of new frames per window. Larger blocks need less computing time, but add delay. None
+    means the mode's DEFAULT_BLOCK_FRAMES."""
+    instruments: tuple[Instrument, ...] = ()  # empty means all that the model distinguishes
+    tuning_hz: TuningHz | None = None  # frequency of A4; None means to estimate it from the audio
+    bends: bool = False  # True to report the pitch of sounding notes for each frame
 
     def __post_init__(self) -> None:
         max_frames = MAX_ANYTIME_BLOCK_FRAMES

@@ -81,16 +81,12 @@ def build_tuner(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Guaranteed maximum delay of events in ms.
-
-    Attributes:
-        note_on_median_ms: median delay of note_on. None in block mode, or if the model's card lacks
-            ``usual_onset_age``.
-    """
+    """Guaranteed maximum delay of events in ms."""
 
     note_on_ms: float
     note_off_ms: float
     note_on_median_ms: float | None
+    """Median delay. None in block mode, or if the model's card lacks ``usual_onset_age``."""
 
 
 def guaranteed_delay(

@@ -87,24 +87,16 @@ class SampleBuffer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSchedule:
-    """Windows and frames of a stream.
+    """Windows and frames of a stream."""
 
-    Attributes:
-        lookahead_hops: L, the hops from the newest frame of a block to the end of its window.
-        block_frames: k, the number of frames per block. Successive windows are k hops apart.
-        repeated_frames: number of frames before a block that its window predicts again.
-        late_frames: in anytime mode, age in frames at which a frame has its full look-ahead, else
-            0. This number of frames is also computed after the end of a stream.
-        history_frames: number of earlier frames that the event detector needs.
-        preroll_hops: number of earlier hops that restore the network's streaming state.
-    """
-
-    lookahead_hops: int
-    block_frames: int
-    repeated_frames: int = 0
+    lookahead_hops: int  # L, the hops from the newest frame of a block to the end of its window
+    block_frames: int  # k, the number of frames per block. Successive windows are k hops apart
+    repeated_frames: int = 0  # number of frames before a block that its window predicts again
     late_frames: int = 0
-    history_frames: int = 0
-    preroll_hops: int = 0
+    """In anytime mode, age in frames at which a frame has its full look-ahead, else 0. This number
+    of frames is also computed after the end of a stream."""
+    history_frames: int = 0  # number of earlier frames that the event detector needs
+    preroll_hops: int = 0  # number of earlier hops that restore the network's streaming state
 
     def __post_init__(self) -> None:
         oldest = self.lookahead_hops + self.block_frames + self.repeated_frames - 1
@@ -197,24 +189,16 @@ class PcmWindows:
 
 @dataclass(frozen=True, slots=True)
 class PendingWindows:
-    """Consecutive windows of a stream that are ready to be computed.
+    """Consecutive windows of a stream that are ready to be computed."""
 
-    Attributes:
-        samples: samples of all windows, which overlap. Read-only.
-        windows: number of windows after the pre-roll.
-        new_hops: hops from one window to the next.
-        positions: positions of the required frames among the network's FRAMES.
-        preroll: number of earlier windows, computed only to restore streaming state.
-        shifts: for each window, including the pre-roll, the number of bins by which its filters are
-            shifted upwards (``model.transcriber.FeatureStream``). Empty means 0 for all windows.
-    """
-
-    samples: NDArray[np.float32]
-    windows: int
-    new_hops: int
-    positions: slice
-    preroll: int = 0
+    samples: NDArray[np.float32]  # samples of all windows, which overlap. Read-only
+    windows: int  # number of windows after the pre-roll
+    new_hops: int  # hops from one window to the next
+    positions: slice  # positions of the required frames among the network's FRAMES
+    preroll: int = 0  # number of earlier windows, computed only to restore streaming state
     shifts: tuple[int, ...] = ()
+    """For each window, including the pre-roll, the number of bins by which its filters are shifted
+    upwards (``model.transcriber.FeatureStream``). Empty means 0 for all windows."""
 
     def iter_windows(self) -> list[tuple[NDArray[np.float32], int]]:
         """Return each window, [WINDOW], and its shift, oldest first, including the pre-roll."""

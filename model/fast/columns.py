@@ -50,7 +50,7 @@ class ColumnNetwork:
         self._harmonics = len(stack.shifts)
         self._frames = NewestFrames(bank)
         self._stack = stack
-        self._rows: dict[int, Tensor] = {}  # for each shift: feature index of each row and harmonic
+        self._rows: dict[int, Tensor] = {}  # feature index of each row and harmonic, by shift
         self._peaks = SpectralPeaks(bank.config, bank.order)
         with torch.inference_mode():
             self._silence = float(bank.compress(torch.zeros(())))

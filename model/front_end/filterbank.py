@@ -39,7 +39,7 @@ NEAR = 2  # number of filters used on either side of a pitch
 class Filterbank(nn.Module):
     """Maps samples to log-magnitude constant-Q frames, (batch, bins, frames)."""
 
-    order: Tensor  # for each bin, its index among the outputs of all kernels
+    order: Tensor  # index of each bin among the outputs of all kernels
 
     def __init__(self, config: FilterbankConfig, sample_rate: int) -> None:
         super().__init__()

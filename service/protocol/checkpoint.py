@@ -23,7 +23,7 @@ _Pitch = Annotated[int, Field(ge=0, lt=PITCHES)]
 _Instrument = Annotated[str, Field(max_length=64)]
 _Probability = Annotated[float, Field(ge=0, le=1)]
 _Sum = Annotated[float, Field(ge=-100, le=100)]
-_Weight = Annotated[float, Field(gt=0, le=1001)]  # at most 1 / (1 - MAX_KEPT), and rounding
+_Weight = Annotated[float, Field(gt=0, le=1001)]  # maximum: 1 / (1 - MAX_KEPT), plus rounding
 # Fail fast, because each error takes time.
 _PER_PITCH = Field(max_length=PITCHES, fail_fast=True)
 

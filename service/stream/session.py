@@ -164,7 +164,7 @@ class LiveSession:
     def fail(self) -> None:
         """End the session after an internal error, with the notes detected so far."""
         self._beats = None
-        if self._end is None or self._end[1] is None:  # else the client has an earlier error
+        if self._end is None or self._end[1] is None:  # otherwise the client already has an error
             error = internal_error()
             self._end = "error", error
             self._queue(Error.of(error))

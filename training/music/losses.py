@@ -141,7 +141,7 @@ class Teacher:
         the teacher needs more context than the student, or another sample rate."""
         self._share = config.share
         self._network = storage.load(config.teacher, dtype=torch.float32)
-        self.sources: dict[str, Any] = self._network.card.get("sources", {})  # of its data
+        self.sources: dict[str, Any] = self._network.card.get("sources", {})  # sources of its data
         self._device: torch.device | None = None
         teacher = self._network.config
         if teacher.context > student.context or teacher.sample_rate != student.sample_rate:

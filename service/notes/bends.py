@@ -43,7 +43,7 @@ class BendTracker:
     def __init__(self, frame_seconds: float) -> None:
         self._frame_seconds = frame_seconds
         self._frames = LatestFrames(1, HISTORY_FRAMES)
-        self._rows = np.zeros((0, PITCHES), np.float32)
+        self._rows = np.zeros((HISTORY_FRAMES, PITCHES), np.float32)
         self._offsets = [0.0] * HISTORY_FRAMES
         self._stop = 0  # frame after the last row
         self._pitches: dict[int, int] = {}  # by ID of a sounding note

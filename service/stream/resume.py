@@ -14,12 +14,18 @@ from model.config import INSTRUMENTS
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 
+# Maximum duration of a performance that can be resumed. The time for analysing the notes at the end
+# of a session, and the size of a tick in its MIDI file, are proportional to the duration.
+MAX_DAYS = 7
+
 
 def check_checkpoint(
     checkpoint: Checkpoint, block_frames: int, from_sample: int, frame_s: float
 ) -> None:
     """Raise ProtocolError if a stream cannot continue from the checkpoint. from_sample: first
     sample that the stream needs, at the input rate."""
+    if checkpoint.frames * frame_s > MAX_DAYS * 86_400:
+        raise _error(f"a performance of more than {MAX_DAYS} days cannot be resumed")
     for name in [*checkpoint.belief.weights, *(note.instrument for note in checkpoint.sounding)]:
         if name not in (None, *INSTRUMENTS):
             raise _error(f"instruments must be among {', '.join(INSTRUMENTS)}, not {name}")

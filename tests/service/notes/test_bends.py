@@ -87,6 +87,12 @@ def test_no_empty_bend_is_reported_at_the_end_of_a_stream() -> None:
     assert tracker.step(100, events) == events  # the values of pitch 40 are read 3 frames later
 
 
+def test_resume_accepts_a_curve_that_starts_long_before_it() -> None:
+    tracker, end = BendTracker(FRAME_S), note("note_off", 900)
+    tracker.resume(900, checkpoint_at(900, [note("note_on", 0)], curves={0: Curve(0)}))
+    assert tracker.step(900, [end])[-1] == end
+
+
 def test_shift_of_the_filterbank_does_not_change_bends() -> None:
     glide = np.linspace(-60, 60, 80)
     rows = rows_of(np.concatenate([glide[:40], glide[40:] - 33]))  # shifted from frame 40 on

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +111,9 @@ class BeatHints(BaseModel):
 
     bpm: float | None = Field(default=None, ge=SLOWEST_BPM, le=FASTEST_BPM)
     beats_per_bar: int | None = Field(default=None, ge=2, le=MAX_BEATS_PER_BAR)
-    subdivision: Literal[2, 3] | None = None
-    first_downbeat_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    # Not a Literal, which would reject the strings of a query.
+    subdivision: int | None = Field(default=None, ge=2, le=3)
+    first_downbeat_s: float | None = Field(default=None, ge=0, le=86_400)
     fixed_tempo: bool = False
     chords: bool | None = None
 

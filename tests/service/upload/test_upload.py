@@ -66,15 +66,15 @@ def test_full_disk_is_reported(
 
 def test_upload_returns_midi_with_the_requested_tempo_and_metre(client: TestClient) -> None:
     mp3 = sound_file(kind="MP3", subtype="MPEG_LAYER_III")
-    response = post(client, mp3, bpm=90, beats_per_bar=3)
+    response = post(client, mp3, bpm=90, beats_per_bar=3, subdivision=3)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "audio/midi"
     assert response.headers["Content-Disposition"].endswith("''my%20song.mid")
     file = mido.MidiFile(file=io.BytesIO(response.content))
-    (tempo,) = {message.tempo for message in file if message.type == "set_tempo"}
+    tempos = [message.tempo for message in file if message.type == "set_tempo"]
     (metre,) = (message for message in file if message.type == "time_signature")
-    assert tempo == pytest.approx(60e6 / 90, rel=1e-3)
-    assert (metre.numerator, metre.denominator) == (3, 4)
+    assert min(tempos) == pytest.approx(60e6 / 90 / 1.5, rel=1e-3) == max(tempos)
+    assert (metre.numerator, metre.denominator) == (9, 8)
     assert pitches_of(response.content) == PITCHES
 
 
@@ -171,6 +171,7 @@ def test_corrupt_file_returns_the_notes_so_far(client: TestClient) -> None:
         ({"instruments": "piano,kazoo"}, "instruments must be among piano, ", "bad_parameter"),
         ({"bpm": 5}, "bpm must be greater than or equal to 20", "bad_parameter"),
         ({"first_downbeat_s": "nan"}, "first_downbeat_s must be a finite number", "bad_parameter"),
+        ({"first_downbeat_s": 1e300}, "first_downbeat_s must be less", "bad_parameter"),
         ({"model": "other"}, "only the model fake is loaded here", "unknown_model"),
     ],
 )

@@ -171,8 +171,8 @@ async def write_lines(
 
 def file_name(stem: str, suffix: str) -> dict[str, str]:
     """Return the header (RFC 6266) that suggests a name for the file. Characters that file systems
-    reject become dots."""
-    valid = re.sub(r'[/\\:*?"<>|]+', ".", stem[:100]) or "transcription"
+    reject become dots. Leading dots are removed, because they would hide the file."""
+    valid = re.sub(r'[/\\:*?"<>|\0-\x1f]+', ".", stem[:100]).lstrip(". ") or "transcription"
     name = quote(f"{valid}{suffix}", safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
 

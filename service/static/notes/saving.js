@@ -61,8 +61,8 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), KEEP_URL_MS);
 }
 
-/** The name of a take without characters that file systems reject. */
-export const stemOf = (take) => take.name.replace(/[/\\:*?"<>|]+/g, ".") || "take";
+/** The name of a take without characters that file systems reject, and without leading dots. */
+export const stemOf = (take) => take.name.replace(/[/\\:*?"<>|]+/g, ".").replace(/^[. ]+/, "") || "take";
 
 /** The title of a take's score. */
 export const titleOf = (take) => take.title || take.name;

@@ -183,9 +183,9 @@ def test_names_of_files_and_tracks_are_understood(bench: Tab) -> None:
           const labels = ['Guitar', 'Piano', 'Violin I'];
           return [names.map((name) => stemOf({ name: stem(name) })), labels.map(instrumentOf)];
         }""",
-        ["Mr. Brightside", "take 2.flac", "a/b.c.mp3"],
+        ["Mr. Brightside", "take 2.flac", "a/b.c.mp3", ".."],
     )
-    assert stems == ["Mr. Brightside", "take 2", "a.b.c"]
+    assert stems == ["Mr. Brightside", "take 2", "a.b.c", "take"]
     assert instruments == ["plucked", "piano", "Violin I"]
 
 

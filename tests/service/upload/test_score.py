@@ -72,6 +72,8 @@ LATE = {"onset_s": 86_398, "offset_s": 86_399, "pitch": 60}
         ("musicxml", b"<?xml", "No. 1 in 3/4", "No.%201%20in%203.4"),
         ("musicxml", b"<?xml", 300 * "x", 100 * "x"),
         ("pdf", b"%PDF", "", "transcription"),
+        ("musicxml", b"<?xml", "..", "transcription"),
+        ("musicxml", b"<?xml", ".Ré\r\n", "R%C3%A9."),
     ],
 )
 def test_score_is_a_file_with_the_name_of_its_title(

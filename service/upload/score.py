@@ -18,8 +18,9 @@ from anyio import CapacityLimiter, to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from service.access.keys import SCOPE_KEY
 from service.protocol.errors import ErrorCode, ProtocolError
@@ -34,7 +35,7 @@ from service.upload.body import LimitedBody
 
 router = APIRouter()
 
-_MEDIA = {"musicxml": MUSICXML, "pdf": "application/pdf"}
+_MEDIA = {"svg": "application/json", "musicxml": MUSICXML, "pdf": "application/pdf"}
 MAX_NOTES = 20_000  # half an hour of dense piano music
 MAX_BYTES = 4 << 20  # maximum size of the request body
 MAX_PARTS, MAX_PART_NAME = 32, 50  # maximum number of parts, and of characters of a name
@@ -134,9 +135,7 @@ async def write_score(request: Request, query: Annotated[ScoreQuery, Query()]) -
         beats, pedal, live = body.beats, body.pedal, body.live
         score = partial(ScoreDocument, body.notes, body, body.title, beats, pedal, is_live=live)
         rendered = await render_score(request, state, score, query.form, query.width)
-    if isinstance(rendered, dict):
-        return JSONResponse(rendered)
-    headers = file_name(body.title, f".{query.form}")
+    headers = {} if query.form == "svg" else file_name(body.title, f".{query.form}")
     return Response(rendered, media_type=_MEDIA[query.form], headers=headers)
 
 
@@ -148,14 +147,14 @@ async def render_score(
     width: int = 0,
     *,
     of_upload: bool = False,
-) -> bytes | dict[str, Any]:
+) -> bytes:
     """Render a score in a separate process. Kill the process and raise ProtocolError if it takes
     too long, the client disconnects, or the service drains. With ``of_upload``, also render while
     the service drains. Also raises ProtocolError if the score extra is missing or the score has too
     many bars."""
     turn = state.score_turns.setdefault(request.scope[SCOPE_KEY], asyncio.Lock())
 
-    async def render() -> bytes | dict[str, Any]:
+    async def render() -> bytes:
         # In a thread, because thousands of notes would block the event loop.
         pickled = await run_in_threadpool(pickle.dumps, score)
         async with turn, state.scores, asyncio.timeout(RENDER_TIMEOUT_S):
@@ -188,7 +187,7 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _write(pickled: bytes, form: str, width: int) -> bytes | dict[str, Any]:
+def _write(pickled: bytes, form: str, width: int) -> bytes:
     if hasattr(os, "nice"):  # not on Windows
         os.nice(max(0, RENDER_NICE - os.nice(0)))
     score: ScoreDocument = pickle.loads(pickled)()
@@ -196,7 +195,7 @@ def _write(pickled: bytes, form: str, width: int) -> bytes | dict[str, Any]:
         return score.musicxml if form == "musicxml" else score.pdf()
     analysis, beats = score.analysis, score.analysis.beats
     svg, notes_s = score.timed_svg(width)
-    return {
+    fields = {
         "svg": svg,
         "steady": analysis.steady,
         "confidence": beats.confidence,
@@ -209,3 +208,4 @@ def _write(pickled: bytes, form: str, width: int) -> bytes | dict[str, Any]:
         "chords": analysis.chords_json,
         "undrawable": score.undrawable,
     }
+    return to_json(fields)  # here, because megabytes of JSON would block the event loop

@@ -6,6 +6,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 
 from service.notes.events import Note
 from service.upload.score import ScoreRequest
@@ -60,6 +61,15 @@ def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.Monke
         assert not score.done()
         gate.set()
         assert score.result(60).status_code == 200
+
+
+def test_score_is_serialised_in_the_process_that_renders_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(JSONResponse, "render", None)  # it would block the event loop
+    body = {"notes": [{"onset_s": 1, "offset_s": 2, "pitch": 60}]}
+    with serving() as (client, _):
+        assert client.post("/score", json=body).json()["svg"].startswith("<svg")
 
 
 def test_requests_are_served_while_notes_are_pickled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,14 +34,7 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     try:
         return Settings.model_validate(options)
     except ValidationError as error:
-        messages: dict[str, str] = {}
-        for item in error.errors():
-            message = format_error(item, name := str(*item["loc"][:1]))
-            if name in messages:  # neither `auto` nor a valid number
-                first = messages[name].rpartition(", not ")[0]
-                message = f"{first} or {message.partition(' must ')[2]}"
-            messages[name] = message
-        lines = [f"  {message}" for message in messages.values()]
+        lines = [f"  {format_error(item, str(*item['loc'][:1]))}" for item in error.errors()]
         print("invalid settings (see service/SETTINGS.md):", *lines, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.protocol.command_line import KEY_VARIABLE
@@ -54,8 +63,20 @@ def _each(check: Callable[[str], str]) -> AfterValidator:
     return AfterValidator(lambda names: tuple(check(name.lower()) for name in names))
 
 
-Auto = Literal["auto"]
+def _auto_or_at_most(maximum: int) -> WrapValidator:
+    """Return a validator with one message, because a union would report an error for each type."""
 
+    def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        with suppress(ValidationError):
+            result = validate(value)
+            if result == "auto" or 1 <= result <= maximum:
+                return result
+        raise ValueError(f"expected auto or an integer from 1 to {maximum}, got {value!r}")
+
+    return WrapValidator(check)
+
+
+Auto = Literal["auto"]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]  # separated by commas
 
 
@@ -78,16 +99,16 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[Names, _each(_host)] = ()
     allowed_origins: Annotated[Names, _each(_origin)] = ()
     trusted_proxies: Annotated[Names, AfterValidator(_proxies)] = ()
-    max_sessions: Auto | Annotated[int, Field(ge=1, le=100_000)] = "auto"
-    max_sessions_per_client: Auto | Annotated[int, Field(ge=1, le=100_000)] = "auto"
+    max_sessions: Annotated[Auto | int, _auto_or_at_most(100_000)] = "auto"
+    max_sessions_per_client: Annotated[Auto | int, _auto_or_at_most(100_000)] = "auto"
     max_session_s: float = Field(default=4 * 3600.0, ge=1, le=48 * 3600)
     idle_timeout_s: float = Field(default=30.0, ge=0.1, le=3600)
     drain_timeout_s: float = Field(default=20.0, ge=0.1, le=3600)
     max_uploads: int = Field(default=4, ge=1, le=10_000)
-    max_uploads_per_client: Auto | Annotated[int, Field(ge=1, le=10_000)] = "auto"
+    max_uploads_per_client: Annotated[Auto | int, _auto_or_at_most(10_000)] = "auto"
     max_upload_bytes: int = Field(default=512 * 1024 * 1024, ge=1024, le=64 * 1024**3)
     max_upload_s: float = Field(default=2 * 3600.0, ge=1, le=48 * 3600)
-    workers: Auto | Annotated[int, Field(ge=1, le=256)] = "auto"
+    workers: Annotated[Auto | int, _auto_or_at_most(256)] = "auto"
     hang_timeout_s: float = Field(default=60.0, ge=0.5, le=3600)
     overload_lag_s: float = Field(default=1.5, ge=0.1, le=3600)
     log_format: Literal["text", "json"] = "text"

@@ -28,7 +28,7 @@ def test_idle_timeout_is_not_rounded() -> None:
         (["--port", "70000"], "port"),
         (["--device", "gpu"], "device must match"),
         (["--device", "cuda:99"], "invalid device: 'cuda:99' is not available"),
-        ([], "  max_sessions must be 'auto' or be a valid integer, not 'none'\n"),
+        ([], "  max_sessions: expected auto or an integer from 1 to 100000, got 'none'\n"),
     ],
 )
 def test_invalid_option_or_setting_exits_with_status_2(

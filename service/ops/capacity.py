@@ -59,9 +59,8 @@ class AdmissionControl:
         if not self.fits(size):
             raise self.rejection()
         if self._clients[client] >= max_count:
-            raise ProtocolError(
-                ErrorCode.CLIENT_LIMIT, f"client limit reached: {max_count} in use; retry later"
-            )
+            message = f"you have {max_count} in progress, your maximum: retry when one has ended"
+            raise ProtocolError(ErrorCode.CLIENT_LIMIT, message)
         reservation = Reservation(self, client, size)
         self._clients[client] += 1
         self.used += size

@@ -81,9 +81,24 @@ class NoteCollector:
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
         return np.array(rows, float).reshape(-1, 4)
 
-    def settle_instruments(self) -> None:
-        """Settle the instruments of a complete recording (``service.notes.parts``)."""
-        self._notes = settle_instruments(self._notes)
+    def settle_instruments(self) -> list[NoteEvent]:
+        """Settle the instruments of a complete recording (``service.notes.parts``). Return a
+        note_update for each note whose instrument changes."""
+        before, self._notes = self._notes, settle_instruments(self._notes)
+        changed = (new for old, new in zip(before, self._notes, strict=True) if new is not old)
+        return [
+            NoteEvent(
+                "note_update",
+                note.note_id,
+                note.pitch,
+                note.velocity,
+                note.confidence,
+                note.onset_frame,
+                note.onset_s,
+                note.instrument,
+            )
+            for note in changed
+        ]
 
     def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
         return midi_file(self._notes, self.pedal, tempo)

@@ -58,13 +58,13 @@ class NoteOn(_ServerMessage):
 
 
 class NoteUpdate(_ServerMessage):
-    """Corrected instrument of a sounding note."""
+    """Corrected instrument of a note."""
 
     type: Literal["note_update"] = "note_update"
     note_id: int
     pitch: int = Field(ge=0, le=127)
     instrument: str
-    instrument_probability: float = Field(ge=0, le=1)
+    instrument_probability: float | None = Field(default=None, ge=0, le=1)
 
 
 class NoteOff(_ServerMessage):

@@ -196,7 +196,7 @@ def transcribe_recording(
                 failure = error
             yield from stream.finish()
             collector = stream.collector
-            collector.settle_instruments()
+            yield from collector.settle_instruments()
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
             yield TranscriptionResult(
                 notes=collector.notes,

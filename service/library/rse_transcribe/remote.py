@@ -94,8 +94,9 @@ def _collect(
             case "note_on":
                 collector.add([NoteEvent("note_on", **_values(NoteEvent, message))])
             case "note_off" | "note_update" as kind:  # these have fewer fields than note_on
-                (on,) = (n for n in collector.sounding if n.note_id == message["note_id"])
-                collector.add([replace(on, kind=kind, **_values(NoteEvent, message))])
+                # Updates of ended notes are ignored, because they are made again below.
+                for on in (n for n in collector.sounding if n.note_id == message["note_id"]):
+                    collector.add([replace(on, kind=kind, **_values(NoteEvent, message))])
             case "note_bend":
                 message["cents"] = tuple(message["cents"])
                 collector.add([BendEvent(**_values(BendEvent, message))])

@@ -14,7 +14,8 @@ export class Take extends EventTarget {
     this.name = name;
     this.title = ""; // title of the score, if the recording has a title tag
     this.notes = [];
-    this.open = new Map(); // note key -> note
+    this.received = new Map(); // note key -> note
+    this.open = new Map(); // of these, the sounding notes
     this.head = 0; // transcribed seconds
     this.length = 0; // duration in seconds; 0 while it is unknown
     this.live = true; // true if more notes may follow
@@ -112,6 +113,7 @@ export class Take extends EventTarget {
     let at = this.notes.length;
     while (at > 0 && this.notes[at - 1].onset > onset) at -= 1;
     this.notes.splice(at, 0, note);
+    this.received.set(key, note);
     this.open.set(key, note);
     this.head = Math.max(this.head, onset);
     this.#changed();
@@ -140,9 +142,9 @@ export class Take extends EventTarget {
     else if (type === "beat" && time_s > (this.beats.at(-1)?.time_s ?? -1)) this.beats.push(message);
   }
 
-  /** Correct the instrument of a sounding note. */
+  /** Correct the instrument of a note. */
   reassign(key, instrument) {
-    const note = this.open.get(key);
+    const note = this.received.get(key);
     if (!note) return;
     note.instrument = instrument;
     this.#changed();

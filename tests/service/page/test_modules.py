@@ -418,6 +418,23 @@ def test_invalid_json_is_not_opened(bench: Tab, fields: dict[str, object]) -> No
     assert "a.json is not a take" in bench.run(OPENED_JSON, {"notes": notes, **valid, **fields})
 
 
+UPDATED = """async () => {
+  const { Take } = await import('./notes/take.js');
+  const take = new Take('');
+  const note = (note_id, type, time_s) =>
+    ({ type, note_id, time_s, pitch: 60, instrument: 'viola' });
+  for (const message of [note(0, 'note_on', 0), note(0, 'note_off', 1), note(1, 'note_on', 2)])
+    take.receive(message);
+  for (const note_id of [0, 1, 2])
+    take.receive({ type: 'note_update', note_id, pitch: 60, instrument: 'violin' });
+  return take.notes.map(({ instrument }) => instrument);
+}"""
+
+
+def test_update_corrects_ended_and_sounding_notes(bench: Tab) -> None:
+    assert bench.run(UPDATED) == ["violin", "violin"]
+
+
 DELETED_DURING_A_WRITE = """async () => {
   const { Archive } = await import('./state/archive.js');
   const { LiveRecording } = await import('./audio/recording.js');

@@ -62,7 +62,7 @@ def test_progress_is_followed_by_the_result(engine: LocalEngine) -> None:
     assert result.midi() == midi_file(result.notes)
 
 
-def test_result_has_the_settled_instruments_and_the_mix() -> None:
+def test_settled_instruments_are_reported_and_the_result_has_the_mix() -> None:
     """The fourth note is as loud as a viola, and the right channel is inverted."""
     levels = [0.17, 0.17, 0.17, 0.14, 0.17, 0.17, 0.17, 0.17, 0.17, 0.17, 0.17]
     notes = [[(69 + 12 * (n % 2), 0.3 * n + 0.1, 0.3 * n + 0.3)] for n in range(len(levels))]
@@ -71,10 +71,12 @@ def test_result_has_the_settled_instruments_and_the_mix() -> None:
         items = collect(wav(np.column_stack([left, -left]), "PCM_16"), engine)
     *_, result = items
     assert isinstance(result, TranscriptionResult)
-    assert {event.instrument for event in items if isinstance(event, NoteEvent)} == {
-        "violin",
-        "viola",
-    }
+    events = [event for event in items if isinstance(event, NoteEvent)]
+    assert [event.kind for event in events[:22]] == ["note_on", "note_off"] * len(levels)
+    assert {event.kind for event in events[22:]} == {"note_update"}
+    latest = {event.note_id: event.instrument for event in events}
+    assert [*latest.values()] == ["violin"] * len(levels)
+    assert {event.instrument for event in events[:22]} == {"violin", "viola"}
     assert [note.instrument for note in result.notes] == ["violin"] * len(levels)
     assert result.totals.mix is Mix.LEFT
 

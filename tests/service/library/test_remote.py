@@ -5,6 +5,7 @@ import io
 import json
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
     monkeypatch.setenv("RSE_KEY", KEY + "\n")  # as read from a file
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # it shows progress bars
     samples = melody()
     with soundfile.SoundFile(tmp_path / "song.flac", "w", RATE_HZ, 1) as file:
         file.title = "K\u00f6chel\u2028525"  # with a line separator of Unicode

@@ -9,14 +9,6 @@ from numpy.typing import NDArray
 
 from service.protocol.options import AudioFormat, Encoding
 
-# Files of PCM, by their first bytes.
-CONTAINERS = {
-    b"RIFF": "a WAV file",
-    b"RF64": "a WAV file",
-    b"FORM": "an AIFF file",
-    b".snd": "an AU file",
-    b"caff": "a CAF file",
-}
 CHECKED_S = 10.0  # duration from the start of a session that is checked for noise
 BLOCK_S = 1.0  # duration of the blocks that are checked separately
 # Compressed data, and samples in the wrong byte order, look like uniform noise with an RMS of 0.58
@@ -44,7 +36,7 @@ class InputCheck:
             return None
         if self._is_start:
             self._is_start = False
-            if name := CONTAINERS.get(data[:4]):
+            if name := container_name(data):
                 self._remaining = 0
                 return f"the audio starts like {name}: send its samples without the file header"
             if self._audio.encoding is not Encoding.PCM_S16LE:
@@ -60,6 +52,19 @@ class InputCheck:
                 self._remaining = 0
                 return NOISE
         return None
+
+
+def container_name(data: bytes) -> str | None:
+    """Return the kind of PCM file that starts with these bytes, or None."""
+    if data[:4] in (b"RIFF", b"RF64") and data[8:12] == b"WAVE":
+        return "a WAV file"
+    if data[:4] == b"FORM" and data[8:12] in (b"AIFF", b"AIFC"):
+        return "an AIFF file"
+    if data[:4] == b".snd":
+        return "an AU file"
+    if data[:4] == b"caff":
+        return "a CAF file"
+    return None
 
 
 def is_noise(samples: NDArray[np.float32]) -> bool:

@@ -52,6 +52,11 @@ def test_file_header_gives_one_warning(name: str) -> None:
     assert name in warning
 
 
+@pytest.mark.parametrize("head", [b"RIFF\0\0\0\0AVI ", b"FORM\0\0\0\x008SVX"])
+def test_other_files_with_the_same_first_bytes_are_not_named(head: bytes) -> None:
+    assert warnings(head + bytes(CHUNK_BYTES)) == []
+
+
 @pytest.mark.parametrize("name", ["AIFF", "AU", "MP3", "AAC"])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_compressed_data_gives_one_warning(name: str, channels: int) -> None:

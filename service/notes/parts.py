@@ -1,4 +1,4 @@
-"""Settles the instrument labels of a complete recording: one performer has one instrument.
+"""Settles the instrument labels of a complete performance: one performer has one instrument.
 
 Labels of single notes are uncertain, so the notes of a soloist may have several labels. The
 instrument with the most notes counts as playing. Another instrument counts too if it has at least
@@ -7,9 +7,9 @@ Notes of all other instruments are reassigned, unless their instrument leads the
 
 * If their instrument sounds together with others for less than MIN_OVERLAP of its time, they get
   the leading instrument of their section. Silences of PAUSE_S or more separate sections, so that a
-  recording may have several soloists in turn. An instrument leads a section if it has at least
+  performance may have several soloists in turn. An instrument leads a section if it has at least
   CLEAR_NOTES notes and CLEAR_SHARE of the section's notes. If none does, the instrument with the
-  most notes in the recording leads.
+  most notes in the performance leads.
 * Notes of other instruments get the playing instrument whose median pitch is nearest.
 """
 
@@ -26,7 +26,7 @@ PAUSE_S, CLEAR_SHARE, CLEAR_NOTES = 10.0, 0.8, 10
 
 
 def settle_instruments(notes: list[Note]) -> list[Note]:
-    """Return the notes of a recording with settled instruments. A reassigned note has no
+    """Return the notes of a performance with settled instruments. A reassigned note has no
     ``instrument_probability``. Notes without an instrument are not changed."""
     labelled = [i for i, note in enumerate(notes) if note.instrument is not None]
     if not labelled:
@@ -54,12 +54,14 @@ def settle_instruments(notes: list[Note]) -> list[Note]:
 def _overlaps(classes: NDArray[np.int64], spans: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return, for each class, the share of its time in which other classes sound. spans: onset and
     offset frames, [notes, 2]."""
-    changes = np.zeros((len(INSTRUMENTS), int(spans.max()) + 1), np.int16)
-    np.add.at(changes, (classes, spans[:, 0]), 1)
-    np.add.at(changes, (classes, spans[:, 1]), -1)
-    sounds = np.cumsum(changes, axis=1, out=changes) > 0
+    edges, at = np.unique(spans, return_inverse=True)
+    changes = np.zeros((len(INSTRUMENTS), len(edges)), np.int16)
+    np.add.at(changes, (classes, at.reshape(spans.shape)[:, 0]), 1)
+    np.add.at(changes, (classes, at.reshape(spans.shape)[:, 1]), -1)
+    sounds = np.cumsum(changes, axis=1)[:, :-1] > 0
     several = np.count_nonzero(sounds, axis=0) > 1
-    return (sounds & several).sum(axis=1) / np.maximum(1, sounds.sum(axis=1))
+    frames = np.diff(edges)
+    return (sounds & several) @ frames / np.maximum(1, sounds @ frames)
 
 
 def _leaders(classes: NDArray[np.int64], times_s: NDArray[np.float64]) -> NDArray[np.int64]:

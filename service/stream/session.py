@@ -300,7 +300,7 @@ class LiveSession:
         assert self._end is not None
         reason, error = self._end
         self._finished = True
-        self._send_events(events)
+        self._send_events([*events, *self.stream.collector.settle_instruments()])
         totals = self.stream.totals
         midi = base64.b64encode(self.stream.collector.midi(self._last_beats())).decode()
         self._queue(Done(reason=reason, totals=totals, midi_base64=midi))

@@ -137,6 +137,7 @@ class Stream:
             self._stream.end()
             self._process_pending()
             self._events += self._stream.finish()
+            self._events += self._stream.collector.settle_instruments()
         self._state = "finished"
         return self._take_events()
 

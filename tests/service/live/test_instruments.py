@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from model.config import HEADS
 from model.instruments import PROGRAMS
+from rse_transcribe import Stream
 from tests.fakes import FakeTranscriber, play
 from tests.service.apps import (
     RATE_HZ,
@@ -108,6 +109,31 @@ def test_upload_has_the_instruments_of_the_stream(client: TestClient, recording:
     assert press["offset_s"] == pytest.approx(1.7, abs=0.05)
     midi = post(client, recording, "midi", instruments="viola, electric piano").content
     assert set(instruments_of(midi)) == {"viola"}
+
+
+def test_notes_of_a_soloist_get_one_instrument_at_the_end(client: TestClient) -> None:
+    # The first tone is as loud as a piano's, the others are as loud as a violin's.
+    tones = [(57, 0.2)] + 8 * [(81, 0.17), (69, 0.17)]
+    times = [(0.3 + 0.5 * n, 0.7 + 0.5 * n) for n in range(len(tones))]
+    duration_s = times[-1][1] + 0.5
+    parts = zip(tones, times, strict=True)
+    samples = sum(play([(p, *time)], duration_s, RATE_HZ, level) for (p, level), time in parts)
+    audio = pcm16(np.asarray(samples))
+    _, messages = perform(client, audio, updates=True)
+    first_note = of_type(messages, "note_on")[0]
+    assert (first_note["pitch"], first_note["instrument"]) == (57, "piano")
+    names = {note["note_id"]: note["instrument"] for note in of_type(messages, "note_on")}
+    names |= {note["note_id"]: note["instrument"] for note in of_type(messages, "note_update")}
+    assert set(names.values()) == {"violin"}
+    midi = base64.b64decode(messages[-1]["midi_base64"])
+    assert instruments_of(midi) == {"violin": [pitch for pitch, _ in tones]}
+    lines = post(client, sound_file(np.frombuffer(audio, "<i2")), "ndjson", updates="true").text
+    updates = of_type([json.loads(line) for line in lines.splitlines()], "note_update")
+    assert {update["instrument"] for update in updates} == {"violin"}
+    with Stream(RATE_HZ, model=FakeTranscriber(HEADS)) as stream:
+        stream.push(np.asarray(samples))
+        stream.finish()
+        assert {note.instrument for note in stream.notes} == {"violin"}
 
 
 def test_model_without_instruments_reports_none(recording: bytes) -> None:

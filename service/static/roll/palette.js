@@ -1,11 +1,11 @@
 /**
  * The colours of the roll, which are read from the style sheet, so that the light and dark schemes are
- * defined in one place. Soft, medium and loud notes have three hues that also differ in lightness.
+ * defined in one place. Paper is light. Soft, medium and loud notes have three hues that also differ in lightness.
  */
 
 import { colourOf, force, loudness } from "../notes/instruments.js";
 
-const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+const darkScheme = matchMedia("screen and (prefers-color-scheme: dark)");
 
 export class Palette {
   constructor() {

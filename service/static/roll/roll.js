@@ -47,7 +47,7 @@ export class Roll extends EventTarget {
     new ResizeObserver(() => this.#resize()).observe(canvas);
     Palette.onChange(() => {
       this.#painter.palette = new Palette();
-      this.redraw();
+      if (this.#take) this.#draw(); // immediately, because there are no frames while the page is printed
     });
     new Gestures(canvas, this);
     store.subscribe(["selection", "naming"], () => this.#take && this.redraw());

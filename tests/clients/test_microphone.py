@@ -21,6 +21,7 @@ from clients.capture import DeviceError, load_sounddevice
 from clients.microphone import main
 from tests.clients.fake_devices import RATE, FakePort, FakeSounddevice
 from tests.clients.fake_service import Behaviour, FakeService
+from tests.commands import Outcome, run
 from tests.conftest import require_system
 from tests.paths import REPOSITORY
 
@@ -40,27 +41,25 @@ def port(monkeypatch: pytest.MonkeyPatch) -> FakePort:
     return fake
 
 
-async def run(service: FakeService, *arguments: str | Path) -> int:
-    return await asyncio.to_thread(main, [*map(str, arguments), "--url", service.url])
+async def record(service: FakeService, *arguments: object) -> Outcome:
+    """Run the command with the address of a service."""
+    return await asyncio.to_thread(run, main, *arguments, "--url", service.url)
 
 
 @pytest.mark.parametrize("channel", [None, 1, 2])
 async def test_audio_is_sent_played_and_saved(
-    device: FakeSounddevice,
-    port: FakePort,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    channel: int | None,
+    device: FakeSounddevice, port: FakePort, tmp_path: Path, channel: int | None
 ) -> None:
     """Without ``--channel``, both channels are sent and saved."""
     wav, midi = tmp_path / "take.wav", tmp_path / "take.mid"
-    options = () if channel is None else ("--channel", str(channel))
+    options = () if channel is None else ("--channel", channel)
     device.overflows = channel == 2
     device.seconds = 1.9  # All audio arrives at once, and later notes would be too late to play.
     async with FakeService().running() as service:
-        status = await run(service, *options, "--midi-port", "synth", "--save", wav, "--midi", midi)
+        files = "--save", wav, "--midi", midi
+        outcome = await record(service, *options, "--midi-port", "synth", *files)
         (session,) = service.sessions
-    assert status == 1  # because the device stopped
+    assert outcome.status == 1  # because the device stopped
     assert session.stopped
     assert session.start["sample_rate"] == RATE
     assert device.streams[0].options["channels"] == 2
@@ -76,26 +75,23 @@ async def test_audio_is_sent_played_and_saved(
     assert port.sounding == set()
     assert port.closed
     assert [m.note for m in mido.MidiFile(midi) if m.type == "note_on" and m.velocity] == played
-    output = capsys.readouterr()
-    assert "2 notes in 1.9 s" in output.out
+    assert "2 notes in 1.9 s" in outcome.output
     lost = "lost audio: 0.0 s not transcribed, 190 device overflows\n" * device.overflows
-    assert output.err == f"{lost}Piano Mic stopped: unplugged, or used by another program\n"
+    assert outcome.error == f"{lost}Piano Mic stopped: unplugged, or used by another program\n"
 
 
 async def test_late_notes_are_shown_but_not_played(
-    device: FakeSounddevice,
-    port: FakePort,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    device: FakeSounddevice, port: FakePort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(microphone, "TOO_LATE_S", -1.0)  # every note is late
     device.pause_s = 0.01
     device.seconds = 1.0
     async with FakeService(Behaviour(pedal=True)).running() as service:
-        assert await run(service, "--midi-port", "synth") == 1
+        outcome = await record(service, "--midi-port", "synth")
+    assert outcome.status == 1
     assert {message.type for message in port.messages} <= {"control_change"}
     assert all(message.value == 0 for message in port.messages)
-    assert "1 note in 1.0 s" in capsys.readouterr().out
+    assert "1 note in 1.0 s" in outcome.output
 
 
 async def test_the_pedal_is_restored_after_all_notes_off(
@@ -114,36 +110,34 @@ async def test_the_pedal_is_restored_after_all_notes_off(
     device.pause_s = 0.01
     device.seconds = 60.0
     async with FakeService(Behaviour(pedal=True)).running() as service:
-        assert await run(service, "--midi-port", "synth", "--bends") == 1
+        assert (await record(service, "--midi-port", "synth", "--bends")).status == 1
     assert pedal_values() == [127, 0, 127, 0]
 
 
 @pytest.mark.usefixtures("device")
-async def test_a_rejected_session_preserves_the_existing_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_rejected_session_preserves_the_existing_file(tmp_path: Path) -> None:
     take = tmp_path / "take.mid"
     take.write_bytes(b"earlier")
     async with FakeService(Behaviour(reject_start=True)).running() as service:
-        assert await run(service, "--midi", take, "--force") == 1
+        outcome = await record(service, "--midi", take, "--force")
+    assert outcome.status == 1
     assert take.read_bytes() == b"earlier"
-    assert "cannot start so" in capsys.readouterr().err
+    assert "cannot start so" in outcome.error
 
 
-async def test_a_server_error_ends_all_notes(
-    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_server_error_ends_all_notes(device: FakeSounddevice, port: FakePort) -> None:
     async with FakeService(Behaviour(fail_at_samples=round(1.4 * RATE))).running() as service:
-        assert await run(service, "--midi-port", "synth") == 1
+        outcome = await record(service, "--midi-port", "synth")
+    assert outcome.status == 1
     assert any(message.type == "note_on" for message in port.messages)
     assert port.sounding == set()
     assert port.closed
     assert device.streams[0].closed.is_set()
-    assert "NaN in audio" in capsys.readouterr().err
+    assert "NaN in audio" in outcome.error
 
 
 async def test_an_unplugged_midi_port_ends_the_session(
-    device: FakeSounddevice, port: FakePort, capsys: pytest.CaptureFixture[str]
+    device: FakeSounddevice, port: FakePort
 ) -> None:
     def fail(message: mido.Message) -> None:
         raise OSError("the synth was unplugged")
@@ -151,10 +145,11 @@ async def test_an_unplugged_midi_port_ends_the_session(
     device.seconds = None
     port.send = fail  # type: ignore[method-assign]
     async with FakeService().running() as service:
-        assert await run(service, "--midi-port", "synth") == 1
+        outcome = await record(service, "--midi-port", "synth")
+    assert outcome.status == 1
     assert port.closed
     assert device.streams[0].closed.is_set()
-    assert "the synth was unplugged" in capsys.readouterr().err
+    assert "the synth was unplugged" in outcome.error
 
 
 @pytest.mark.parametrize(
@@ -171,41 +166,33 @@ async def test_an_unplugged_midi_port_ends_the_session(
     ],
 )
 @pytest.mark.usefixtures("device")
-def test_invalid_options_are_rejected_before_recording(
-    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status: object = main(arguments.split())
-    except SystemExit as usage_error:
-        status = usage_error.code
-    error = capsys.readouterr().err
+def test_invalid_options_are_rejected_before_recording(arguments: str, message: str) -> None:
+    status, _, error = run(main, *arguments.split())
     assert message in error
     assert status == (2 if error.startswith("usage:") else 1)
     assert error.count("\n") == status
 
 
 @pytest.mark.parametrize("option", ["--save", "--midi"])
-def test_existing_files_are_preserved(
-    device: FakeSounddevice, tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_existing_files_are_preserved(device: FakeSounddevice, tmp_path: Path, option: str) -> None:
     """Without ``--force`` the command fails. With it, it replaces files only once it records."""
     take = tmp_path / "take"
     take.write_bytes(b"earlier")
-    with pytest.raises(SystemExit):
-        main([option, str(take)])
-    assert "take exists; use --force to replace it" in capsys.readouterr().err
-    assert main([option, str(take), "--force", "--midi-port", "no such port"]) == 1
-    assert "no such port" in capsys.readouterr().err
+    status, _, error = run(main, option, take)
+    assert status == 2
+    assert "take exists; use --force to replace it" in error
+    status, _, error = run(main, option, take, "--force", "--midi-port", "no such port")
+    assert status == 1
+    assert "no such port" in error
     assert take.read_bytes() == b"earlier"
 
 
-async def test_an_unavailable_device_is_reported(
-    device: FakeSounddevice, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_unavailable_device_is_reported(device: FakeSounddevice) -> None:
     device.opens = False
     async with FakeService().running() as service:
-        assert await run(service) == 1
-    assert "Device unavailable" in capsys.readouterr().err
+        outcome = await record(service)
+    assert outcome.status == 1
+    assert "Device unavailable" in outcome.error
 
 
 @pytest.mark.parametrize(
@@ -222,30 +209,29 @@ def test_errors_state_how_to_install_missing_libraries(
         load_sounddevice()
 
 
-def test_portaudio_lists_devices(capsys: pytest.CaptureFixture[str]) -> None:
+def test_portaudio_lists_devices() -> None:
     require_system("libportaudio")
-    assert main(["--list-devices"]) == 0
-    assert "Error" not in capsys.readouterr().out
+    status, output, _ = run(main, "--list-devices")
+    assert status == 0
+    assert "Error" not in output
 
 
-async def test_a_full_disk_loses_no_notes(
-    device: FakeSounddevice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("device")
+async def test_a_full_disk_loses_no_notes(tmp_path: Path) -> None:
     wav, bytes_per_second = tmp_path / "take.wav", 2 * RATE
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         async with FakeService().running() as service:
             resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_per_second, limits[1]))
-            status = await run(service, "--save", wav)
+            outcome = await record(service, "--save", wav)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
-    assert status == 1
-    output = capsys.readouterr()
-    assert "3 notes in 3.0 s" in output.out
-    assert f"{wav} is incomplete" in output.err
-    assert output.err.count("\n") == 2  # The second line reports that the device stopped.
+    assert outcome.status == 1
+    assert "3 notes in 3.0 s" in outcome.output
+    assert f"{wav} is incomplete" in outcome.error
+    assert outcome.error.count("\n") == 2  # The second line reports that the device stopped.
 
 
 CLIENT_PROGRAM = """

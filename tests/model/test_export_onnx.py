@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, SAMPLE_RATE, WINDOW, ModelConfig
 from model.storage import load
 from model.transcriber import TranscriptionModel
+from tests.commands import run
 from tests.fakes import tone_hz
 from tests.networks import FILTERBANK, STRIDED
 from tests.paths import REPOSITORY
@@ -39,7 +40,7 @@ def export_onnx() -> ModuleType:
 def live_onnx(export_onnx: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Exported graph of `live`."""
     path = tmp_path_factory.mktemp("onnx") / "live.onnx"
-    assert export_onnx.main(["live", str(path)]) == 0
+    assert run(export_onnx.main, "live", path).status == 0
     return path
 
 
@@ -116,11 +117,9 @@ def test_streams_of_a_batch_are_independent(live: tuple[Step, dict[str, Any]]) -
         np.testing.assert_allclose(both[:1], first, atol=MAX_DIFFERENCE)
 
 
-def test_unknown_weights_cause_a_one_line_error(
-    export_onnx: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert export_onnx.main(["nothing", str(tmp_path / "x.onnx")]) == 1
-    error = capsys.readouterr().err
+def test_unknown_weights_cause_a_one_line_error(export_onnx: ModuleType, tmp_path: Path) -> None:
+    status, _, error = run(export_onnx.main, "nothing", tmp_path / "x.onnx")
+    assert status == 1
     assert error.startswith("error: no weights 'nothing'")
     assert error.count("\n") == 1
 
@@ -152,9 +151,9 @@ def test_the_onnx_host_needs_numpy_and_onnxruntime_only(live_onnx: Path, tmp_pat
     soundfile.write(tune, samples, SAMPLE_RATE, subtype="PCM_16")
     host: list[str | Path] = [sys.executable, "-c", RUN_WITHOUT_SERVICE_LIBRARIES]
     host += [REPOSITORY / "clients" / "examples" / "onnx_host.py", live_onnx, tune]
-    run = subprocess.run(host, capture_output=True, text=True, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    rows = [line.split() for line in run.stdout.splitlines()]
+    result = subprocess.run(host, capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    rows = [line.split() for line in result.stdout.splitlines()]
     notes = [(int(pitch), float(onset)) for onset, _, pitch in rows]
     for pitch, onset_s in TUNE:
         assert any(p == pitch and abs(t - onset_s) < 0.05 for p, t in notes), (pitch, notes)

@@ -17,6 +17,7 @@ from model.import_tf import build, import_checkpoint, main, released_names
 from model.storage import WeightsError, load
 from model.symbols import SymbolConfig, SymbolNetwork, load_symbol_network
 from model.transcriber import TranscriptionModel
+from tests.commands import run
 from tests.model.fast.test_network import randomise
 from tests.paths import SHARED
 
@@ -60,13 +61,13 @@ def transcriber(convolutions: int = 2, fourier: bool = False) -> TranscriptionMo
 def import_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Function that imports variables as if from a checkpoint."""
 
-    def run(variables: dict[str, NDArray], *options: str) -> Path:
+    def import_these(variables: dict[str, NDArray], *options: str) -> Path:
         monkeypatch.setattr(import_tf, "read_checkpoint", lambda _: variables)
         out = tmp_path / "deep" / "out.safetensors"
-        assert main(["varWeights.ckpt.index", str(out), *options]) == 0
+        assert run(main, "varWeights.ckpt.index", out, *options).status == 0
         return out
 
-    return run
+    return import_these
 
 
 @pytest.mark.parametrize(("convolutions", "fourier"), [(0, False), (2, True), (3, False)])
@@ -166,19 +167,20 @@ def test_errors_name_variables_that_do_not_fit(
     ],
 )
 def test_failures_preserve_the_existing_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, name: str, message: str
+    tmp_path: Path, prefix: str, name: str, message: str
 ) -> None:
     out = tmp_path / name
     out.write_bytes(b"before")
-    assert main([str(Path(__file__).parent / prefix), str(out)]) == 1
-    assert message in capsys.readouterr().err
+    status, _, error = run(main, Path(__file__).parent / prefix, out)
+    assert status == 1
+    assert message in error
     assert out.read_bytes() == b"before"
 
 
 @pytest.mark.parametrize("folder", sorted(ORACLES.glob("ckpt_*")), ids=lambda p: p.name)
 def test_checkpoints_by_tensorflow_predict_the_same(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.safetensors"
-    assert main([str(folder / "varWeights.ckpt"), str(out)]) == 0
+    assert run(main, folder / "varWeights.ckpt", out).status == 0
     with np.load(ORACLES / f"{folder.name.removeprefix('ckpt_')}.npz") as file:
         if "out/prediction" not in file.files:  # recorded while training
             trained = {k.removeprefix("after12/"): file[k] for k in file.files if "after12" in k}
@@ -188,7 +190,7 @@ def test_checkpoints_by_tensorflow_predict_the_same(folder: Path, tmp_path: Path
             return
         np.save(tmp_path / "x.npy", file["in/x"])
         expected = file["out/prediction"]
-    assert predict.main([str(out), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]) == 0
+    assert run(predict.main, out, tmp_path / "x.npy", tmp_path / "y.npy").status == 0
     outputs = np.load(tmp_path / "y.npy")
     assert outputs.dtype == np.float32
     np.testing.assert_allclose(outputs, expected, atol=1e-4, rtol=0)

@@ -13,6 +13,7 @@ from model.predict import BATCH, main
 from model.storage import save_weights
 from model.symbols import SymbolConfig
 from model.transcriber import StridedNetwork, TranscriptionModel
+from tests.commands import run
 from tests.networks import TINY, build_network
 
 TINY_RSE = RSEConfig(maps=4, blocks=1)
@@ -29,7 +30,7 @@ def save_network(folder: Path, config: ModelConfig | SymbolConfig) -> tuple[Path
 
 def predict(folder: Path, weights: Path, inputs: NDArray) -> NDArray:
     np.save(folder / "x.npy", inputs)
-    assert main([str(weights), str(folder / "x.npy"), str(folder / "y.out")]) == 0
+    assert run(main, weights, folder / "x.npy", folder / "y.out").status == 0
     outputs = np.load(folder / "y.out")  # numpy.save would append .npy
     assert outputs.dtype == np.float32
     return outputs
@@ -69,19 +70,15 @@ def test_strided_networks_output_all_positions_and_heads(tmp_path: Path) -> None
     ],
 )
 def test_invalid_inputs_are_rejected(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    config: ModelConfig | SymbolConfig,
-    inputs: NDArray | bytes,
-    message: str,
+    tmp_path: Path, config: ModelConfig | SymbolConfig, inputs: NDArray | bytes, message: str
 ) -> None:
     weights, _ = save_network(tmp_path, config)
     if isinstance(inputs, bytes):
         (tmp_path / "x.npy").write_bytes(inputs)
     else:
         np.save(tmp_path / "x.npy", inputs)
-    assert main([str(weights), str(tmp_path / "x.npy"), str(tmp_path / "y.npy")]) == 1
-    error = capsys.readouterr().err
+    status, _, error = run(main, weights, tmp_path / "x.npy", tmp_path / "y.npy")
+    assert status == 1
     assert error.startswith("error: ")
     assert re.search(message, error)
     assert not (tmp_path / "y.npy").exists()

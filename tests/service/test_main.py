@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from service.__main__ import address_to_open, main
 from service.server import server_config
 from service.settings import Settings
+from tests.commands import run
 
 
 def test_address_to_open_is_a_reachable_host() -> None:
@@ -32,19 +33,13 @@ def test_idle_timeout_is_not_rounded() -> None:
     ],
 )
 def test_invalid_option_or_setting_exits_with_status_2(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     if not arguments:
         monkeypatch.setenv("RSE_MAX_SESSIONS", "none")
-    try:
-        status: object = main(arguments)
-    except SystemExit as end:
-        status = end.code
+    status, _, error = run(main, *arguments)
     assert status == 2
-    assert message in capsys.readouterr().err
+    assert message in error
 
 
 def test_command_starts_without_heavy_imports() -> None:

@@ -6,25 +6,26 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run
 from training.evaluate import main
 from training.music.metrics import FIGURES
 
 
 def test_the_number_of_processes_does_not_change_the_report(
-    tones: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
+    tones: Path, tmp_path: Path, tiny_weights: Path
 ) -> None:
-    def evaluate(jobs: str) -> Any:
-        out = tmp_path / jobs / "out.json"
-        paths = ["--data-dir", str(tones), "--model", str(tiny_weights), "--json", str(out)]
-        assert main(["real", *paths, "--label-shift-ms", "10", "--jobs", jobs]) == 0
-        return json.loads(out.read_text())
+    def evaluate(jobs: int) -> tuple[Any, str]:
+        out = tmp_path / str(jobs) / "out.json"
+        options = "--model", tiny_weights, "--label-shift-ms", 10, "--jobs", jobs, "--json", out
+        status, printed, _ = run(main, "real", "--data-dir", tones, *options)
+        assert status == 0
+        return json.loads(out.read_text()), printed
 
-    report = evaluate("2")
-    assert report == evaluate("1")
+    report, printed = evaluate(2)
+    assert report == evaluate(1)[0]
     # The report has no delays, because no note was matched.
     assert set(report["mean"]) == set(report["recordings"]["tones"]) == {*FIGURES}
     assert set(report["definitions"]) == {*FIGURES}
-    printed = capsys.readouterr().out
     assert all(label in printed for label in (*FIGURES, "95 % interval"))
 
 
@@ -37,10 +38,11 @@ def test_the_number_of_processes_does_not_change_the_report(
     ],
 )
 def test_invalid_input_causes_an_error_message(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tones: Path
+    arguments: list[str], message: str, tones: Path
 ) -> None:
-    assert main(["real", "--data-dir", str(tones), *arguments]) == 1
-    assert message in capsys.readouterr().err
+    status, _, error = run(main, "real", "--data-dir", tones, *arguments)
+    assert status == 1
+    assert message in error
 
 
 @pytest.mark.parametrize(
@@ -51,20 +53,16 @@ def test_invalid_input_causes_an_error_message(
         ("families --synth . --seconds long", "--seconds: invalid float value: 'long'"),
     ],
 )
-def test_options_out_of_range_are_rejected(
-    command: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(command.split())
-    assert message in capsys.readouterr().err
+def test_options_out_of_range_are_rejected(command: str, message: str) -> None:
+    status, _, error = run(main, *command.split())
+    assert status == 2
+    assert message in error
 
 
-def test_ctrl_c_prints_one_line(
-    tones: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_prints_one_line(tones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("training.evaluate.evaluate_collection", interrupt)
-    assert main(["real", "--data-dir", str(tones)]) == 130
-    assert capsys.readouterr().err == "python -m training.evaluate: interrupted\n"
+    status, _, error = run(main, "real", "--data-dir", tones)
+    assert (status, error) == (130, "python -m training.evaluate: interrupted\n")

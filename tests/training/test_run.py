@@ -12,6 +12,7 @@ import pytest
 
 from model.commands import interruptible_imports
 from model.symbols import load_symbol_network
+from tests.commands import run
 from training.presets import COMMANDS, AlgorithmicRun
 from training.run import main, parse
 
@@ -22,11 +23,9 @@ TINY = (
 ).split()
 
 
-def test_a_run_saves_weights_metrics_and_a_card(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*TINY, "--out", str(tmp_path / "a")]) == 0
-    printed = capsys.readouterr().out
+def test_a_run_saves_weights_metrics_and_a_card(tmp_path: Path) -> None:
+    status, printed, _ = run(main, *TINY, "--out", tmp_path / "a")
+    assert status == 0
     assert "accuracy_8" in printed
     assert "accuracy: 0.500 by chance" in printed
     assert load_symbol_network(tmp_path / "a" / "best.safetensors").config.rse.maps == 4
@@ -49,8 +48,7 @@ def test_the_default_preset_needs_no_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, task: str, options: str
 ) -> None:
     caplog.set_level("INFO")
-    arguments = [task, *options.split(), "--loop.steps", "1", "--out", str(tmp_path)]
-    assert main(arguments) == 0
+    assert run(main, task, *options.split(), "--loop.steps", 1, "--out", tmp_path).status == 0
     assert f"{task}, preset minute, data: synthetic" in caplog.messages
     assert f"step 0 of 1, folder {tmp_path}" in caplog.messages
 
@@ -68,15 +66,14 @@ def test_the_default_preset_needs_no_data(
         ("lambada --preset paper --data-dir {0}", "wiki-news-300d-1M.vec (--lambada.vectors);"),
     ],
 )
-def test_errors_name_the_option_of_missing_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, option: str
-) -> None:
+def test_errors_name_the_option_of_missing_data(tmp_path: Path, command: str, option: str) -> None:
     for name in ("novels.tar.xz", "lambada_development_plain_text.txt"):
         (tmp_path / name).touch()
-    run = tmp_path / "run"
-    assert main([*command.format(tmp_path).split(), "--out", str(run)]) == 1
-    assert option in capsys.readouterr().err
-    assert not run.exists()
+    out = tmp_path / "run"
+    status, _, error = run(main, *command.format(tmp_path).split(), "--out", out)
+    assert status == 1
+    assert option in error
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -86,10 +83,10 @@ def test_errors_name_the_option_of_missing_data(
 def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> None:
     is_text = preset == "paper-text"
     for task in COMMANDS:
-        run = parse([task, "--preset", preset])
-        assert network in repr(run)
-        assert run.loop.optimizer == ("radam" if is_text else "released")
-        assert bool(re.search(r"smoothing=0\.0[,)]", repr(run))) == is_text
+        parsed = parse([task, "--preset", preset])
+        assert network in repr(parsed)
+        assert parsed.loop.optimizer == ("radam" if is_text else "released")
+        assert bool(re.search(r"smoothing=0\.0[,)]", repr(parsed))) == is_text
     for task, blocks in (("addition", 1), ("multiplication", 2)):
         algorithmic = parse(["algorithmic", "--preset", preset, "--algorithmic.task", task])
         assert isinstance(algorithmic, AlgorithmicRun)
@@ -110,13 +107,10 @@ def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> No
         ("musicnet --music.weights.onset -1", "onset must be greater than"),
     ],
 )
-def test_invalid_options_are_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
-) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        main([*arguments.split(), "--out", str(tmp_path / "a")])
-    assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err
+def test_invalid_options_are_rejected(tmp_path: Path, arguments: str, message: str) -> None:
+    status, _, error = run(main, *arguments.split(), "--out", tmp_path / "a")
+    assert status == 2
+    assert message in error
     assert not (tmp_path / "a").exists()
 
 
@@ -127,19 +121,19 @@ def test_ctrl_c_during_imports_prints_one_line(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "program: interrupted; nothing was saved\n"
 
 
-def test_existing_runs_are_never_overwritten(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = ["--out", str(tmp_path)]
-    assert main([*TINY, *out, "--resume"]) == 1
-    assert "nothing to resume" in capsys.readouterr().err
-    assert main([*TINY, *out]) == 0
+def test_existing_runs_are_never_overwritten(tmp_path: Path) -> None:
+    def error_of(*arguments: str, folder: Path = tmp_path) -> str:
+        status, _, error = run(main, *arguments, "--out", folder)
+        assert status == 1
+        return error
+
+    assert "nothing to resume" in error_of(*TINY, "--resume")
+    assert run(main, *TINY, "--out", tmp_path).status == 0
     state = (tmp_path / "state.pt").read_bytes()
-    assert main([*TINY, *out]) == 1
-    assert "continue with --resume" in capsys.readouterr().err
-    elsewhere = ["--out", str(tmp_path / "elsewhere"), "--resume"]
-    assert main(["musicnet", "--preset", "live", *elsewhere]) == 1
-    assert "elsewhere/config.json does not exist" in capsys.readouterr().err
+    assert "continue with --resume" in error_of(*TINY)
+    live = "musicnet", "--preset", "live", "--resume"
+    error = error_of(*live, folder=tmp_path / "elsewhere")
+    assert "elsewhere/config.json does not exist" in error
     for change, message in {
         "algorithmic --algorithmic.rse.maps 6": "cannot change algorithmic.rse.maps from 4 to 6",
         "algorithmic --task sorting": "algorithmic.task from addition to sorting",
@@ -148,13 +142,11 @@ def test_existing_runs_are_never_overwritten(
         "algorithmic --preset paper": "contains a run of algorithmic, preset minute",
         "lambada": "contains a run of algorithmic, preset minute",
     }.items():
-        assert main([*change.split(), *out, "--resume"]) == 1
-        assert message in capsys.readouterr().err
+        assert message in error_of(*change.split(), "--resume")
     assert (tmp_path / "state.pt").read_bytes() == state
     for damaged in (state[: len(state) // 2], b""):
         (tmp_path / "state.pt").write_bytes(damaged)
-        assert main([*TINY, *out, "--resume"]) == 1
-        assert "cannot read" in capsys.readouterr().err
+        assert "cannot read" in error_of(*TINY, "--resume")
 
 
 def test_a_terminated_run_can_be_resumed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import run
 from tests.training.test_run import TINY
 from training.algorithmic.task import AlgorithmicTask
 from training.seeds import main, summary
@@ -17,34 +18,35 @@ def test_the_summary_has_the_sample_deviation() -> None:
     assert row == pytest.approx({"mean": 0.6, "deviation": 0.02**0.5, "min": 0.5, "max": 0.7})
 
 
-def test_seeds_train_different_networks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["2", "--out", str(tmp_path), *TINY]) == 0
+def test_seeds_train_different_networks(tmp_path: Path) -> None:
+    status, printed, _ = run(main, 2, "--out", tmp_path, *TINY)
+    assert status == 0
     first, second = ((tmp_path / f"seed-{n}/last.safetensors").read_bytes() for n in (1, 2))
     assert first != second
-    assert "| accuracy |" in capsys.readouterr().out
+    assert "| accuracy |" in printed
     report = json.loads((tmp_path / "seeds.json").read_text())
     assert report["seeds"] == 2
-    assert main(["2", "--out", str(tmp_path), *TINY]) == 0  # Finished runs are not repeated.
+    assert run(main, 2, "--out", tmp_path, *TINY).status == 0  # Finished runs are not repeated.
     assert json.loads((tmp_path / "seeds.json").read_text()) == report
 
 
 def test_an_unfinished_run_stops_the_series(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class InterruptedTask(AlgorithmicTask):
         def loss(self, batch: Any) -> Any:
             signal.raise_signal(signal.SIGINT)
             return super().loss(batch)
 
-    arguments = ["2", "--out", str(tmp_path), *TINY, "--loop.steps", "2"]
-    with pytest.raises(SystemExit, match="1"):
-        main([*arguments, "--loop.max-minutes", "1e-9"])
-    assert "stopped at step 1 of 2" in capsys.readouterr().err
+    arguments = 2, "--out", tmp_path, *TINY, "--loop.steps", 2
+    status, _, error = run(main, *arguments, "--loop.max-minutes", "1e-9")
+    assert status == 1
+    assert "stopped at step 1 of 2" in error
     with monkeypatch.context() as patch:
         patch.setattr("training.presets.AlgorithmicTask", InterruptedTask)
-        with pytest.raises(SystemExit, match="1"):  # The last step is trained, but not validated.
-            main(arguments)
-    assert "stopped at step 2 of 2" in capsys.readouterr().err
+        status, _, error = run(main, *arguments)  # The last step is trained, but not validated.
+    assert status == 1
+    assert "stopped at step 2 of 2" in error
     assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
-    assert main(arguments) == 0
+    assert run(main, *arguments).status == 0
     assert (tmp_path / "seeds.json").exists()

@@ -6,19 +6,18 @@ from pathlib import Path
 import pytest
 
 from service.access.keys import Keys, KeysError, hash_key, main
+from tests.commands import run
 
 DIGEST = "0" * 64
 
 
-def test_new_key_is_accepted_from_the_keys_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["new", "alice"]) == 0
-    output = capsys.readouterr()
-    secret = output.err.split()[-1]
-    assert secret not in output.out
+def test_new_key_is_accepted_from_the_keys_file(tmp_path: Path) -> None:
+    status, entry, shown = run(main, "new", "alice")
+    assert status == 0
+    secret = shown.split()[-1]
+    assert secret not in entry
     path = tmp_path / "keys"
-    path.write_text("# a comment\n\n" + output.out + f"bob:{DIGEST} # another\n")
+    path.write_text(f"# a comment\n\n{entry}bob:{DIGEST} # another\n")
     keys = Keys(f"carol:{hash_key('rse_c').hex()}", str(path))
     assert keys.client(secret) == "key alice"
     assert keys.client("rse_c") == "key carol"
@@ -43,9 +42,7 @@ def test_malformed_entry_is_reported_with_its_line(tmp_path: Path, entry: str) -
         Keys("", str(path))
 
 
-def test_duplicate_and_missing_keys_are_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_duplicate_and_missing_keys_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(KeysError, match="alice"):
         Keys(2 * f"alice:{DIGEST} ", "")
     with pytest.raises(KeysError, match="bob is the same key as key alice"):
@@ -54,8 +51,7 @@ def test_duplicate_and_missing_keys_are_rejected(
         Keys("", str(tmp_path / "none"))
     with pytest.raises(KeysError, match="no keys"):
         Keys(" ", "")
-    assert main(["new", "two words"]) == 2
-    assert capsys.readouterr().out == ""
+    assert run(main, "new", "two words")[:2] == (2, "")
 
 
 def test_entry_sets_limits_of_its_client() -> None:

@@ -18,6 +18,7 @@ from rse_transcribe import command
 from rse_transcribe.files import find_recordings
 from rse_transcribe.transcription import CSV_FIELDS
 from service.stream.windows import EngineError
+from tests.commands import run
 from tests.fakes import FakeTranscriber
 from tests.paths import REPOSITORY
 from tests.service.apps import PITCHES, RATE_HZ, melody, pitches_of, sound_file
@@ -37,79 +38,65 @@ def album(tmp_path: Path) -> Path:
     return folder
 
 
-def test_output_file_has_the_format_of_its_name(
-    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "song.mid"
-    assert command.main([str(album / "one.wav"), "-o", str(target)]) == 0
+def test_output_file_has_the_format_of_its_name(album: Path, tmp_path: Path) -> None:
+    song, target = album / "one.wav", tmp_path / "song.mid"
+    assert run(command.main, song, "-o", target) == (0, f"{song}: 3 notes -> {target}\n", "")
     assert pitches_of(target.read_bytes()) == PITCHES
-    assert capsys.readouterr().out == f"{album / 'one.wav'}: 3 notes -> {target}\n"
-    assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.midi")]) == 0
+    assert run(command.main, song, "-o", tmp_path / "song.midi").status == 0
     assert (tmp_path / "song.midi").read_bytes() == target.read_bytes()
-    assert command.main([str(album / "one.wav"), "-o", str(tmp_path / "song.json")]) == 0
+    assert run(command.main, song, "-o", tmp_path / "song.json").status == 0
     assert len(json.loads((tmp_path / "song.json").read_text())["notes"]) == 3
 
 
 def test_bpm_sets_the_tempo_of_the_midi_file(album: Path) -> None:
-    assert command.main([str(album / "one.wav"), "--bpm", "96"]) == 0
-    assert command.main([str(album / "two.wav")]) == 0  # three notes
+    assert run(command.main, album / "one.wav", "--bpm", 96).status == 0
+    assert run(command.main, album / "two.wav").status == 0  # three notes
     for name, bpm in (("one", 96), ("two", 120)):
         reported = [m.tempo for m in mido.MidiFile(album / f"{name}.mid") if m.type == "set_tempo"]
         assert reported == [60_000_000 // bpm]
 
 
-def test_existing_files_are_replaced_only_with_force(
-    album: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = album / "one.mid"
+def test_existing_files_are_replaced_only_with_force(album: Path) -> None:
+    song, target = album / "one.wav", album / "one.mid"
     target.mkdir()
-    assert command.main([str(album / "one.wav"), "--force"]) == 1
-    assert capsys.readouterr().err == f"{album / 'one.wav'}: {target} is a folder\n"
+    assert run(command.main, song, "--force") == (1, "", f"{song}: {target} is a folder\n")
     target.rmdir()
     target.write_text("of yesterday")
-    assert command.main([str(album)]) == 1
+    status, _, error = run(command.main, album)
+    assert (status, error) == (1, f"{song}: {target} exists; use --force to replace it\n")
     assert (album / "two.mid").exists()
     assert target.read_text() == "of yesterday"
-    assert (
-        capsys.readouterr().err
-        == f"{album / 'one.wav'}: {target} exists; use --force to replace it\n"
-    )
     linked = target.rename(album / "linked.mid")
     target.symlink_to(linked)
-    assert command.main([str(album), "--force"]) == 0
+    assert run(command.main, album, "--force").status == 0
     assert target.is_symlink()
     assert pitches_of(linked.read_bytes()) == PITCHES
 
 
 def test_standard_input_becomes_csv_on_standard_output(
-    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    album: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = (album / "one.wav").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    assert command.main(["-", "-o", "-"]) == 0
-    head, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    head, *rows = csv.reader(run(command.main, "-", "-o", "-").output.splitlines())
     assert head == list(CSV_FIELDS)
     assert [int(row[2]) for row in rows] == PITCHES
 
 
 @pytest.mark.parametrize("kind", ["csv", "mxl"])
 def test_format_option_applies_to_all_files(album: Path, tmp_path: Path, kind: str) -> None:
-    assert command.main([str(album), "-o", str(tmp_path / "out"), "--format", kind]) == 0
+    assert run(command.main, album, "-o", tmp_path / "out", "--format", kind).status == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {f"one.{kind}", f"two.{kind}"}
 
 
-def test_format_that_contradicts_the_output_is_rejected(
-    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recording = str(album / "one.wav")
-    for name in ("song.mid", "-"):
-        target = name if name == "-" else str(tmp_path / name)
-        with pytest.raises(SystemExit):
-            command.main([recording, "-o", target, "--format", "pdf"])
-        assert "omit --format pdf" in capsys.readouterr().err
-    score = tmp_path / "song.xml"
-    assert command.main([recording, "-o", str(score), "--format", "musicxml"]) == 0
+def test_format_that_contradicts_the_output_is_rejected(album: Path, tmp_path: Path) -> None:
+    song, score = album / "one.wav", tmp_path / "song.xml"
+    for target in (tmp_path / "song.mid", "-"):
+        status, _, error = run(command.main, song, "-o", target, "--format", "pdf")
+        assert status == 2
+        assert "omit --format pdf" in error
+    assert run(command.main, song, "-o", score, "--format", "musicxml").status == 0
     assert score.read_bytes().startswith(b"<?xml")
 
 
@@ -164,7 +151,7 @@ def test_file_name_that_stdout_cannot_encode_is_escaped(
 
 
 def test_batch_continues_after_bad_files(
-    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (album / "text.wav").write_text("no sound")
     soundfile.write(album / "low.wav", melody()[:8_000], 3_000)
@@ -188,14 +175,15 @@ def test_batch_continues_after_bad_files(
 
     monkeypatch.setattr(os, "scandir", guarded)
     paths = [album, album / "Sonata No. 5 in C", "b" * 300, "https://a.org/b.wav", album / long]
-    assert command.main([*map(str, paths), str(album / "gone.wav"), "-o", str(out)]) == 1
+    status, _, error = run(command.main, *paths, album / "gone.wav", "-o", out)
+    assert status == 1
     assert sorted(path.name for path in out.iterdir()) == [
         "Sonata No. 5 in C.mid",
         "one.flac.mid",
         "one.wav.mid",
         "two.mid",
     ]
-    assert capsys.readouterr().err.splitlines() == [
+    assert error.splitlines() == [
         f"{album / 'locked'}: Permission denied",
         f"{'b' * 300}: File name too long",
         "https://a.org/b.wav: not a file; download the recording first",
@@ -222,58 +210,48 @@ def test_overlapping_folders_are_searched_once(album: Path) -> None:
     assert [str(path) for path in inputs.recordings.values()] == ["three.wav", "one.wav", "two.wav"]
 
 
-def test_second_recording_with_the_same_output_is_skipped(
-    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_second_recording_with_the_same_output_is_skipped(album: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other, out = tmp_path / "other" / "one.wav", tmp_path / "midi"
     shutil.copy(album / "one.wav", other)
-    paths = [album / "one.wav", other, album / "two.wav"]
-    assert command.main([*map(str, paths), "-o", f"{out}/"]) == 1
-    assert sorted(path.name for path in out.iterdir()) == ["one.wav.mid", "two.mid"]
-    output = capsys.readouterr().err
+    status, _, error = run(
+        command.main, album / "one.wav", other, album / "two.wav", "-o", f"{out}/"
+    )
     reason = f"skipped, because {album / 'one.wav'} also writes to {out / 'one.wav.mid'}"
-    assert output == f"{other}: {reason}; rename one\n"
+    assert (status, error) == (1, f"{other}: {reason}; rename one\n")
+    assert sorted(path.name for path in out.iterdir()) == ["one.wav.mid", "two.mid"]
 
 
 @pytest.mark.parametrize("error", [EngineError("the worker\ndied"), OSError(11, "no process")])
 def test_worker_start_failure_is_one_line(
-    album: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    album: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def start(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("rse_transcribe.recordings.Transcriber", start)
-    with pytest.raises(SystemExit) as exit_info:
-        command.main([str(album)])
-    assert exit_info.value.code == 1
-    assert capsys.readouterr().err == f"rse-transcribe: {error}\n".replace("r\nd", "r\\nd")
+    message = f"rse-transcribe: {error}\n".replace("r\nd", "r\\nd")
+    assert run(command.main, album) == (1, "", message)
 
 
 def test_unwritable_output_is_reported_before_loading(
-    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    album: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr("rse_transcribe.recordings.as_model", pytest.fail)
-    assert command.main([str(album / "one.wav")]) == 1
-    assert capsys.readouterr().err == f"{album / 'one.wav'}: {album}: Permission denied\n"
+    song = album / "one.wav"
+    assert run(command.main, song) == (1, "", f"{song}: {album}: Permission denied\n")
 
 
-def test_full_disk_leaves_the_old_file(
-    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_leaves_the_old_file(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     for ending in ("mid", "json", "csv"):
-        result = album / f"one.{ending}"
+        song, result = album / "one.wav", album / f"one.{ending}"
         result.write_text("of yesterday")
-        assert command.main([str(album / "one.wav"), "-o", str(result), "--force"]) == 1
-        output = capsys.readouterr().err
-        assert output == f"{album / 'one.wav'}: {result}: No space left on device\n"
+        message = f"{song}: {result}: No space left on device\n"
+        assert run(command.main, song, "-o", result, "--force") == (1, "", message)
         assert result.read_text() == "of yesterday"
     assert len(list(album.iterdir())) == 5

@@ -8,6 +8,7 @@ import pytest
 from model.config import INSTRUMENTS
 from rse_transcribe import command
 from service.protocol.command_line import counted
+from tests.commands import run
 from tests.service.library.test_command import album as album
 
 
@@ -34,32 +35,22 @@ from tests.service.library.test_command import album as album
     ],
 )
 def test_usage_error_is_one_line(
-    album: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    album: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "empty").mkdir()
     names = {"empty": tmp_path / "empty", "one": album / "one.wav", "album": album}
-    with pytest.raises(SystemExit) as exit_info:
-        command.main([argument.format(**names) for argument in arguments])
-    assert exit_info.value.code == 2
-    output = capsys.readouterr().err
-    assert output.startswith(f"rse-transcribe: {message.format(**names)}")
-    assert output.count("\n") == 1
+    status, _, error = run(command.main, *(argument.format(**names) for argument in arguments))
+    assert status == 2
+    assert error.startswith(f"rse-transcribe: {message.format(**names)}")
+    assert error.count("\n") == 1
 
 
-def test_lookahead_outside_the_range_is_reported(
-    album: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [str(album / "gone.wav"), "--lookahead-ms"]
-    for value, used in (("10000", 372), ("1", 46)):
-        command.main([*arguments, value])
+def test_lookahead_outside_the_range_is_reported(album: Path) -> None:
+    arguments = album / "gone.wav", "--lookahead-ms"
+    for value, used in ((10_000, 372), (1, 46)):
         notice = f"--lookahead-ms {value} is limited to {used} (range: 46 to 372)\n"
-        assert notice in capsys.readouterr().err
-    command.main([*arguments, "200"])
-    assert "limited" not in capsys.readouterr().err
+        assert notice in run(command.main, *arguments, value).error
+    assert "limited" not in run(command.main, *arguments, 200).error
 
 
 def test_numbers_agree_with_their_nouns() -> None:
@@ -74,28 +65,24 @@ def test_numbers_agree_with_their_nouns() -> None:
         "evaluate musicnet",
     ],
 )
-def test_help_fits_a_screen(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        command.main([*arguments.split(), "--help"])
-    assert exit_info.value.code == 0
-    output = capsys.readouterr().out
+def test_help_fits_a_screen(arguments: str) -> None:
+    status, output, _ = run(command.main, *arguments.split(), "--help")
+    assert status == 0
     assert output.startswith(f"usage: rse-transcribe {arguments.partition(' ')[0]}")
     assert len(output.splitlines()) <= 24
     assert max(map(len, output.splitlines())) < 80
 
 
-def test_subcommand_returns_its_exit_status(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command.main(["keys", "new", "a:b"]) == 2
-    assert command.main(["evaluate", "real", "--data-dir", str(tmp_path)]) == 1
-    assert "rse-transcribe evaluate: no audio" in capsys.readouterr().err
+def test_subcommand_returns_its_exit_status(tmp_path: Path) -> None:
+    assert run(command.main, "keys", "new", "a:b").status == 2
+    status, _, error = run(command.main, "evaluate", "real", "--data-dir", tmp_path)
+    assert status == 1
+    assert "rse-transcribe evaluate: no audio" in error
 
 
-def test_missing_extra_is_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tyro", None)
     monkeypatch.delitem(sys.modules, "training.run", raising=False)
-    assert command.main(["train", "--help"]) == 1
-    assert "pip install 'rse-transcribe[training]'" in capsys.readouterr().err
+    status, _, error = run(command.main, "train", "--help")
+    assert status == 1
+    assert "pip install 'rse-transcribe[training]'" in error

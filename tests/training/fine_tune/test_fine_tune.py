@@ -17,6 +17,7 @@ from model.config import SAMPLE_RATE, WINDOW
 from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from rse_transcribe import command
+from tests.commands import run
 from tests.fakes import FAKE_PITCHES, play
 from tests.networks import TINY
 from tests.paths import REPOSITORY
@@ -70,17 +71,12 @@ def _short_runs(monkeypatch: pytest.MonkeyPatch, synth_config: SynthConfig) -> N
 
 
 def test_fine_tuning_writes_weights_and_a_report(
-    folder: Path,
-    tiny_weights: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, resumed_out = tmp_path / "bells", tmp_path / "resumed"
-    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
-    arguments += ["--steps", "2", "--out"]
-    assert fine_tune.main([*arguments, str(out)]) == 0
-    printed = capsys.readouterr().out
+    arguments = folder, "--model", tiny_weights, "--labels", "performance", "--steps", 2, "--out"
+    status, printed, _ = run(fine_tune.main, *arguments, out)
+    assert status == 0
     assert "split: 2 recordings for training, their last quarters for validation, 1 for" in printed
     assert "onset_f1" in printed
     report = json.loads((out / "report.json").read_text())
@@ -92,34 +88,37 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert tuned.config.name == "bells"
     assert tuned.card["fine_tuned"] == report
     assert [stage["steps"] for stage in tuned.card["training"]["earlier"]] == [7]
-    midi = ["--model", str(out / "bells.safetensors"), "-o", str(tmp_path / "result.mid")]
-    assert command.main([str(folder / "0.wav"), *midi]) == 0
-    assert fine_tune.main([*arguments, str(out)]) == 1
-    assert "already contains a run" in capsys.readouterr().err
+    midi = "--model", out / "bells.safetensors", "-o", tmp_path / "result.mid"
+    assert run(command.main, folder / "0.wav", *midi).status == 0
+    status, _, error = run(fine_tune.main, *arguments, out)
+    assert status == 1
+    assert "already contains a run" in error
 
     monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_minutes=1e-9))
-    assert fine_tune.main([*arguments, str(resumed_out)]) == 0
-    assert "stopped at step 1 of 2" in capsys.readouterr().out
+    status, printed, _ = run(fine_tune.main, *arguments, resumed_out)
+    assert status == 0
+    assert "stopped at step 1 of 2" in printed
     assert not (resumed_out / "report.json").exists()
-    resume = ["--out", str(resumed_out), "--resume"]
+    resume = "--out", resumed_out, "--resume"
     for file in folder.glob("2.*"):  # A resumed run with another split would mix train and test.
         (folder / f"new{file.suffix}").write_bytes(file.read_bytes())
-    assert fine_tune.main(resume) == 1
-    assert "other usable recordings (0, 1, 2, new)" in capsys.readouterr().err
+    status, _, error = run(fine_tune.main, *resume)
+    assert status == 1
+    assert "other usable recordings (0, 1, 2, new)" in error
     for file in folder.glob("new.*"):
         file.unlink()
-    assert fine_tune.main(resume) == 0
+    assert run(fine_tune.main, *resume).status == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
 
 
 @pytest.mark.parametrize("name", ["best", "last", "config", "report"])
 def test_the_weights_cannot_replace_other_files_of_the_run(
-    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        fine_tune.main([str(folder), "--model", "none", "--out", str(tmp_path / name)])
-    assert f"cannot be named {name}" in capsys.readouterr().err
+    status, _, error = run(fine_tune.main, folder, "--model", "none", "--out", tmp_path / name)
+    assert status == 2
+    assert f"cannot be named {name}" in error
 
 
 def test_a_run_without_a_state_resumes_from_the_initial_weights(
@@ -129,19 +128,19 @@ def test_a_run_without_a_state_resumes_from_the_initial_weights(
         raise OSError("interrupted before training")
 
     out = tmp_path / "bells"
-    arguments = [str(folder), "--model", str(tiny_weights), "--labels", "performance"]
+    arguments = folder, "--model", tiny_weights, "--labels", "performance", "--steps", 1
     with monkeypatch.context() as patch:
         patch.setattr(fine_tune, "read_folder", fail)
-        assert fine_tune.main([*arguments, "--steps", "1", "--out", str(out)]) == 1
+        assert run(fine_tune.main, *arguments, "--out", out).status == 1
     trainers: list[Trainer] = []
 
-    def run(trainer: Trainer) -> dict[str, float]:
+    def stop(trainer: Trainer) -> dict[str, float]:
         trainers.append(trainer)
         raise OSError("stopped")
 
-    monkeypatch.setattr(Trainer, "run", run)
+    monkeypatch.setattr(Trainer, "run", stop)
     torch.manual_seed(1)  # not the seed of ``tiny_weights``
-    assert fine_tune.main(["--out", str(out), "--resume"]) == 1
+    assert run(fine_tune.main, "--out", out, "--resume").status == 1
     weights = trainers[0].task.network.state_dict()
     for name, tensor in load(tiny_weights, dtype=torch.float32).state_dict().items():
         assert torch.equal(weights[name], tensor)
@@ -152,9 +151,8 @@ def test_rendered_audio_is_added_and_reported(
     folder: Path, synth_root: Path, tiny_weights: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "bells"
-    arguments = [str(folder), "--out", str(out), "--model", str(tiny_weights)]
-    arguments += ["--labels", "performance", "--steps", "1", "--rendered", str(synth_root)]
-    assert fine_tune.main(arguments) == 0
+    arguments = folder, "--model", tiny_weights, "--labels", "performance", "--steps", 1
+    assert run(fine_tune.main, *arguments, "--rendered", synth_root, "--out", out).status == 0
     rows = json.loads((out / "report.json").read_text())["comparison"]
     groups = {row["group"] for row in rows}
     assert {OWN, "piano", "bowed", "no notes", "all families"} <= groups
@@ -176,25 +174,20 @@ def test_rendered_audio_is_added_and_reported(
     ],
 )
 def test_missing_inputs_cause_an_error_message(
-    arguments: list[str],
-    message: str,
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], message: str, folder: Path, tmp_path: Path
 ) -> None:
     arguments = [argument.format(folder=folder) for argument in arguments]
-    assert fine_tune.main([*arguments, "--out", str(tmp_path / "out")]) == 1
-    assert message in capsys.readouterr().err
+    status, _, error = run(fine_tune.main, *arguments, "--out", tmp_path / "out")
+    assert status == 1
+    assert message in error
 
 
-def test_weights_at_another_rate_are_rejected(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_at_another_rate_are_rejected(folder: Path, tmp_path: Path) -> None:
     config, path = replace(TINY, sample_rate=16_000), tmp_path / "other.safetensors"
     save_weights(TranscriptionModel(config), {"config": config.to_json()}, path)
-    out = ["--out", str(tmp_path / "out")]
-    assert fine_tune.main([str(folder), "--model", str(path), *out]) == 1
-    assert "at 16000 Hz; fine-tuning needs weights at 11025 Hz" in capsys.readouterr().err
+    status, _, error = run(fine_tune.main, folder, "--model", path, "--out", tmp_path / "out")
+    assert status == 1
+    assert "at 16000 Hz; fine-tuning needs weights at 11025 Hz" in error
 
 
 def recording(notes: list[tuple[int, float, float]]) -> RealRecording:

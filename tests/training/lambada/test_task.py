@@ -12,6 +12,7 @@ import torch
 from model.predict import load_any, predict
 from model.storage import WeightsError, read_tensors
 from model.symbols import load_symbol_network
+from tests.commands import run
 from training.lambada.evaluate import frequent_word, main
 from training.lambada.novels import read_novels
 from training.lambada.task import LambadaConfig, LambadaTask
@@ -29,33 +30,30 @@ def make_task(config: LambadaConfig, folder: Path) -> LambadaTask:
     return LambadaTask(config, folder)
 
 
-def test_a_network_learns_and_is_evaluated(
-    tiny_config: LambadaConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_learns_and_is_evaluated(tiny_config: LambadaConfig, tmp_path: Path) -> None:
     task = make_task(tiny_config, tmp_path / "fresh")
     before = task.validate(task.network)["accuracy"]
-    run, loop = tmp_path / "run", replace(LOOP, steps=160, average=0.9)
-    after = train(LambadaRun(lambada=tiny_config, loop=loop, out=run))["accuracy"]
+    out, loop = tmp_path / "run", replace(LOOP, steps=160, average=0.9)
+    after = train(LambadaRun(lambada=tiny_config, loop=loop, out=out))["accuracy"]
     assert before < 0.7
     assert after > 0.95
     data = tmp_path / "test.txt"
     lines = tiny_config.train.read_text().splitlines()[:19]
     data.write_text("\n".join([*lines, "ada said nothing to bea"]) + "\n")
-    capsys.readouterr()
-    assert main([str(run), "--data", str(data), "--weights", "last"]) == 0
-    printed = capsys.readouterr().out
+    status, printed, _ = run(main, out, "--data", data, "--weights", "last")
+    assert status == 0
     assert "| 20 passages | right |" in printed
     assert "| upper bound: answer in the passage | 95.00 % |" in printed
-    card = json.loads((run / "best.json").read_text())
-    (run / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
-    for arguments, message in (
-        ([str(run), "--data", str(tmp_path / "none.txt")], "No such file"),
-        ([str(tmp_path), "--data", str(data)], "the run has not saved these weights yet"),
-        ([str(run), "--data", str(data)], "was trained on 'sorting', not on lambada"),
+    card = json.loads((out / "best.json").read_text())
+    (out / "best.json").write_text(json.dumps({**card, "name": "sorting"}))
+    for folder, passages, message in (
+        (out, tmp_path / "none.txt", "No such file"),
+        (tmp_path, data, "the run has not saved these weights yet"),
+        (out, data, "was trained on 'sorting', not on lambada"),
     ):
-        with pytest.raises(SystemExit, match="1"):
-            main(arguments)
-        assert message in capsys.readouterr().err
+        status, _, error = run(main, folder, "--data", passages)
+        assert status == 1
+        assert message in error
 
 
 def test_the_frequent_word_baseline_ignores_punctuation() -> None:

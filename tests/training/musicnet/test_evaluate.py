@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from model.config import HOP, WINDOW
 from model.storage import load, read_card
+from tests.commands import run as run_command
 from tests.training.musicnet.conftest import scale
 from training import evaluate, run
 from training.music.metrics import FIGURES
@@ -19,11 +20,12 @@ from training.musicnet.windows import open_tracks
 
 
 def test_the_paper_metric_uses_the_middle_frames(
-    archive: Path, tmp_path: Path, tiny_weights: Path, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, tiny_weights: Path
 ) -> None:
     out = tmp_path / "out.json"
-    command = ["--data-dir", str(archive), "--model", str(tiny_weights), "--json", str(out)]
-    assert evaluate.main(["musicnet", *command, "--stride", "1280", "--jobs", "1"]) == 0
+    options = "--model", tiny_weights, "--json", out, "--stride", 1280, "--jobs", 1
+    status, printed, _ = run_command(evaluate.main, "musicnet", "--data-dir", archive, *options)
+    assert status == 0
     report = json.loads(out.read_text())
     assert set(report["mean"]) == {*FIGURES}
     assert set(report["recordings"]) == {"2303", "1819"}
@@ -43,7 +45,7 @@ def test_the_paper_metric_uses_the_middle_frames(
     assert report["paper"]["average_precision"] == pytest.approx(expected, rel=1e-3)
     assert report["paper"]["windows"] == len(predicted)
     figure = report["paper"]["average_precision"]
-    assert f"average precision of middle frames: {figure:.4f}" in capsys.readouterr().out
+    assert f"average precision of middle frames: {figure:.4f}" in printed
 
 
 def arguments(archive: Path, out: Path) -> list[str]:
@@ -66,14 +68,13 @@ def test_the_paper_preset_trains_on_the_archive(
     assert len(list((archive / "resampled-11000").glob("*.npy"))) == 5  # 3 train, 2 validation
 
 
-def test_invalid_archives_cause_an_error_message(
-    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run.main(arguments(tmp_path, tmp_path / "run")) == 1
-    error = capsys.readouterr().err
+def test_invalid_archives_cause_an_error_message(archive: Path, tmp_path: Path) -> None:
+    status, _, error = run_command(run.main, *arguments(tmp_path, tmp_path / "run"))
+    assert status == 1
     assert "is not the MusicNet archive" in error
     assert "training/PAPER" in error
     (archive / "train_labels" / "1728.csv").write_text(f"{HEADER}\n0,99999999,1,60,0,1,Quarter\n")
-    assert run.main(arguments(archive, tmp_path / "run")) == 1
-    assert "does not belong to" in capsys.readouterr().err
+    status, _, error = run_command(run.main, *arguments(archive, tmp_path / "run"))
+    assert status == 1
+    assert "does not belong to" in error
     assert not list((tmp_path / "run").glob("*.safetensors"))

@@ -11,6 +11,7 @@ import soundfile
 from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
+from tests.commands import run
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
@@ -132,32 +133,29 @@ def test_tuning_finds_the_maximum_of_dependent_settings() -> None:
     assert len(evaluated) < sum(map(len, GRID.values())) * 3
 
 
-def test_shipping_without_inputs_writes_nothing(
-    tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, out = tmp_path / "run", tmp_path / "out"
-    arguments = [str(run), "--name", "mine", "--synth", str(tmp_path / "none"), "--out", str(out)]
-    assert ship.main(arguments) == 1
-    problem = f"python -m training.shipping.ship: no weights '{run}/best.safetensors'"
-    assert problem in capsys.readouterr().err
-    run.mkdir()
+def test_shipping_without_inputs_writes_nothing(tiny_weights: Path, tmp_path: Path) -> None:
+    trained, out = tmp_path / "run", tmp_path / "out"
+    arguments = trained, "--name", "mine", "--synth", tmp_path / "none", "--out", out
+    status, _, error = run(ship.main, *arguments)
+    assert status == 1
+    assert f"python -m training.shipping.ship: no weights '{trained}/best.safetensors'" in error
+    trained.mkdir()
     for suffix in (".safetensors", ".json"):
         source = tiny_weights.with_suffix(suffix)
-        (run / "best").with_suffix(suffix).write_bytes(source.read_bytes())
-    assert ship.main(arguments) == 1
-    assert "bank_index.json" in capsys.readouterr().err
+        (trained / "best").with_suffix(suffix).write_bytes(source.read_bytes())
+    status, _, error = run(ship.main, *arguments)
+    assert status == 1
+    assert "bank_index.json" in error
     assert not out.exists()
-    with pytest.raises(SystemExit, match="2"):  # A default name could replace shipped weights.
-        ship.main([str(run)])
+    assert run(ship.main, trained).status == 2  # A default name could replace shipped weights.
 
 
-def test_only_runs_on_rendered_audio_are_shipped(
-    tiny_weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_runs_on_rendered_audio_are_shipped(tiny_weights: Path, tmp_path: Path) -> None:
     card = load(tiny_weights).card | {"data": {"batch_size": 3, "archive": "MusicNet"}}
     save_weights(load(tiny_weights), card, tmp_path / "best.safetensors")
-    assert ship.main([str(tmp_path), "--name", "mine", "--out", str(tmp_path / "out")]) == 1
-    assert "was not trained on rendered audio" in capsys.readouterr().err
+    status, _, error = run(ship.main, tmp_path, "--name", "mine", "--out", tmp_path / "out")
+    assert status == 1
+    assert "was not trained on rendered audio" in error
 
 
 class LinearEvidence:

@@ -1,4 +1,4 @@
-"""Tests of the networks' configurations."""
+"""Tests of the networks' configurations and of the classes of instruments."""
 
 import json
 from dataclasses import fields
@@ -8,6 +8,8 @@ import pytest
 
 from model.config import (
     ACCURATE,
+    HEADS,
+    INSTRUMENTS,
     LIGHT,
     LIVE,
     PAPER_TEXT,
@@ -17,6 +19,7 @@ from model.config import (
     RSEConfig,
     StridedConfig,
 )
+from model.instruments import PROGRAMS, UNKNOWN, class_of, predicted_instruments
 from model.symbols import SymbolConfig
 
 CONFIGURATIONS = (RSEConfig, StridedConfig, FilterbankConfig, ModelConfig, SymbolConfig)
@@ -55,3 +58,16 @@ def test_unknown_fields_and_kinds_are_rejected(
 @pytest.mark.parametrize("config", [LIVE, LIGHT, ACCURATE, PAPER_TEXT, RELEASED])
 def test_json_round_trip_preserves_the_configuration(config: ModelConfig) -> None:
     assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_each_program_maps_to_its_class() -> None:
+    assert tuple(PROGRAMS) == INSTRUMENTS
+    assert [class_of(program) for program in PROGRAMS.values()] == [*range(len(INSTRUMENTS))]
+    assert class_of(48) == class_of(127) == UNKNOWN  # a string section, a gunshot
+
+
+def test_the_heads_determine_the_predicted_classes() -> None:
+    assert predicted_instruments(HEADS) == INSTRUMENTS
+    heads = ("frame", "instrument:cello", "instrument:piano")
+    assert predicted_instruments(heads) == ("piano", "cello")
+    assert predicted_instruments(("frame", "onset")) == ()

@@ -1,14 +1,15 @@
-"""Test of the page of a server with API keys."""
+"""Tests of the page of a server with API keys, and of a server below a path of a proxy."""
 
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
 from service.access.keys import hash_key
+from tests.service.nginx import nginx
 from tests.service.page.browser import LISTENING, Tab
-from tests.service.page.conftest import TONES
+from tests.service.page.conftest import NAMES, TONES
 from tests.service.servers import TONES as TONES_SERVER
-from tests.service.servers import StartServer
+from tests.service.servers import RunningServer, StartServer
 
 KEY = "rse_a-key-for-this-test"
 
@@ -49,3 +50,19 @@ def test_page_asks_once_for_an_api_key(
         context.close()
     assert KEY not in server.log
     assert server.terminate() == 0
+
+
+def test_page_works_below_a_path(
+    browser: Browser, server: RunningServer, recording: Path, tmp_path: Path
+) -> None:
+    with nginx([server], tmp_path / "nginx") as proxy:
+        context = browser.new_context(reduced_motion="reduce")
+        tab = Tab(context.new_page(), server, f"{proxy}/music/")
+        tab.upload(recording)
+        expect(tab.page.locator("#note-count")).to_have_text("4 notes")
+        tab.page.locator("summary", has_text="List").click()
+        tab.listen()
+        tab.wait_for_melody(NAMES)
+        tab.stop()
+        assert tab.console_errors == []
+        context.close()

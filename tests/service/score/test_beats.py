@@ -1,4 +1,6 @@
-"""Tests of beat tracking on performances with known beats."""
+"""Tests of beat tracking: performances with known beats, constant tempos and long pauses."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -6,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.score.analysis import Analysis
-from service.score.beats import MIN_STEADY_CONFIDENCE, BeatHints, Beats
+from service.score.analysis import Analysis, analyse
+from service.score.beats import MIN_STEADY_CONFIDENCE, NO_BEAT_HINTS, BeatHints, Beats
 from service.score.keys import Key
 from service.score.metre import find_beats
-from tests.service.score.music import free_rhythm, tune
+from service.score.pauses import find_beats_between_pauses
+from service.score.steady import find_steady_beats
+from tests.service.score.music import as_notes, free_rhythm, tune
 
 
 def hit_rate(true_s: NDArray[np.float64], beats_s: NDArray[np.float64]) -> float:
@@ -87,10 +91,9 @@ def test_free_rhythm_has_low_confidence(waits_s: NDArray[np.float64]) -> None:
     assert beats.confidence < MIN_STEADY_CONFIDENCE
 
 
-@pytest.mark.parametrize("pause_s", [5.0, 100.0])
-def test_pause_does_not_change_the_tempo(pause_s: float) -> None:
+def test_short_pause_does_not_change_the_tempo() -> None:
     before = tune(0.6 + np.arange(36) * 0.6, 4)
-    later_s = np.array([before[-1, 1] + pause_s, before[-1, 1] + pause_s, 0, 0])
+    later_s = np.array([before[-1, 1] + 5, before[-1, 1] + 5, 0, 0])
     beats = find_beats(np.vstack([before, before + later_s]))
     assert beats is not None
     assert beats.bpm == pytest.approx(100, rel=0.05)
@@ -102,17 +105,20 @@ def test_few_notes_have_no_beats() -> None:
     assert find_beats(tune(np.arange(4) * 0.5, 4)) is None
 
 
-def test_hints_override_the_estimate() -> None:
-    beats_s = 0.6 + np.arange(48) * 0.5
-    notes = tune(beats_s, 4)
-    slow = find_beats(notes, BeatHints(bpm=60))
+@pytest.mark.parametrize(
+    ("find", "rel", "near_s"), [(find_beats, 0.05, 0.07), (find_steady_beats, 0.01, 0.03)]
+)
+def test_hints_override_the_estimate(
+    find: Callable[[NDArray[np.float64], BeatHints], Beats | None], rel: float, near_s: float
+) -> None:
+    notes = tune(0.6 + np.arange(48) * 0.5, 4)
+    slow = find(notes, BeatHints(bpm=60))
     assert slow is not None
-    assert slow.bpm == pytest.approx(60, rel=0.05)
-    waltz = find_beats(notes, BeatHints(beats_per_bar=3, first_downbeat_s=beats_s[1]))
+    assert slow.bpm == pytest.approx(60, rel=rel)
+    waltz = find(notes, BeatHints(beats_per_bar=3, first_downbeat_s=1.1))
     assert waltz is not None
     assert waltz.beats_per_bar == 3
-    downs_s = waltz.time_s[waltz.bar == 0]
-    assert np.abs(downs_s - beats_s[1]).min() < 0.07
+    assert np.abs(waltz.time_s[waltz.bar == 0] - 1.1).min() < near_s
 
 
 @given(st.lists(st.floats(0.2, 2), min_size=2, max_size=20), st.floats(-3, 40), st.integers(2, 4))
@@ -149,3 +155,109 @@ def test_beats_of_any_notes_fit_into_midi_files(rows: list[tuple[float, int]]) -
     starts = [beat for beat, _, _ in analysis.tempo.bars]
     assert starts
     assert starts == sorted(set(starts))
+
+
+# -- constant tempo --------------------------------------------------------------------------------
+
+
+@settings(max_examples=12)
+@given(st.floats(85, 160), st.sampled_from([3, 4]), st.integers(0, 9))
+def test_steady_music_has_a_constant_tempo(bpm: float, beats_per_bar: int, seed: int) -> None:
+    beats_s = 0.7 + np.arange(72) * 60 / bpm
+    beats = find_steady_beats(tune(beats_s, beats_per_bar, seed), NO_BEAT_HINTS)
+    assert beats is not None
+    assert np.ptp(np.diff(beats.time_s)) < 1e-9
+    assert beats.bpm in (pytest.approx(bpm, rel=0.003), pytest.approx(bpm / 2, rel=0.003))
+    assert np.abs(beats_s[0] - beats.time_s).min() < 0.02
+
+
+@pytest.mark.parametrize("bpm", [90, 119, 140, 160])
+def test_strummed_eighths_have_bars_of_four_beats(bpm: float) -> None:
+    rng = np.random.default_rng(0)
+    strums_s = 0.5 + np.flatnonzero(np.tile([1, 0, 1, 1, 0, 1, 1, 1], 10)) * 30 / bpm
+    rows = [
+        (onset + 0.011 * string + rng.normal(0, 0.006), onset + 0.3, pitch + (0, 5)[bar % 2], 70)
+        for onset in strums_s
+        for bar in [int((onset - 0.45) // (240 / bpm))]
+        for string, pitch in enumerate((40, 47, 52, 56, 59))
+    ]
+    analysis = analyse(as_notes(np.array(sorted(rows)), "plucked"))
+    assert analysis.steady
+    assert analysis.beats.bpm == pytest.approx(bpm, rel=0.005)
+    assert analysis.beats.beats_per_bar == 4
+    downs_s = analysis.beats.time_s[analysis.beats.bar == 0]
+    assert np.abs(downs_s - strums_s[0]).min() < 0.04
+    tempos = [bar for bar in analysis.tempo.bars if bar[1:] == (4, 4)]
+    assert len(tempos) == 1
+
+
+@pytest.mark.parametrize("beats_per_bar", [5, 7])
+def test_rare_metres_are_detected_or_set_by_hints(beats_per_bar: int) -> None:
+    beats_s = 0.6 + np.arange(84) * 0.5
+    notes = as_notes(tune(beats_s, beats_per_bar))
+    for hints in (NO_BEAT_HINTS, BeatHints(beats_per_bar=beats_per_bar)):
+        beats = analyse(notes, hints).beats
+        assert beats.signature(beats.beats_per_bar) == (beats_per_bar, 4)
+        downs_s = beats.time_s[beats.bar == 0]
+        assert np.abs(downs_s[:10, None] - beats_s[::beats_per_bar]).min(1).max() < 0.03
+
+
+@pytest.mark.parametrize("bpm", [None, 60])
+def test_twelve_eight_metre_is_set_by_hints(bpm: float | None) -> None:
+    pitches = np.random.default_rng(0).integers(60, 68, 144).tolist()
+    eighths = [n for n in range(144) if n % 6 != 4]
+    rows: list[tuple[float, ...]] = [
+        (0.6 + n / 3, 0.9 + n / 3, pitches[n], 72 - 6 * (n % 3 > 0)) for n in eighths
+    ]
+    rows += [(0.6 + 4 * bar, 4.5 + 4 * bar, (36, 41, 43)[bar % 3], 80) for bar in range(12)]
+    hints = BeatHints(bpm=bpm, beats_per_bar=4, subdivision=3)
+    beats = analyse(as_notes(np.array(sorted(rows))), hints).beats
+    assert beats.signature(beats.beats_per_bar) == (12, 8)
+    assert beats.bpm == pytest.approx(60, rel=0.01)
+    assert beats.time_s[beats.bar == 0][:3] == pytest.approx([0.6, 4.6, 8.6], abs=0.02)
+
+
+def test_rubato_and_free_rhythm_are_not_steady() -> None:
+    rubato_s = np.cumsum(0.5 + 0.08 * np.sin(np.arange(80) / 6))
+    assert find_steady_beats(tune(rubato_s, 4), NO_BEAT_HINTS) is None
+    waits_s = np.random.default_rng(3).exponential(0.3, 200)
+    assert find_steady_beats(free_rhythm(waits_s), NO_BEAT_HINTS) is None
+
+
+def test_pauses_of_part_of_a_beat_are_not_steady() -> None:
+    beats_s = 0.6 + np.arange(96) * 0.5
+    steady = tune(beats_s, 4)
+    assert find_steady_beats(steady, NO_BEAT_HINTS) is not None
+    paused = steady.copy()
+    for bar in (6, 12, 18):
+        paused[steady[:, 0] > 0.55 + 2 * bar, :2] += 0.125
+    assert find_steady_beats(paused, NO_BEAT_HINTS) is None
+    assert find_steady_beats(paused, BeatHints(fixed_tempo=True)) is not None
+    assert find_steady_beats(steady, BeatHints(bpm=77)) is None
+
+
+# -- long pauses -----------------------------------------------------------------------------------
+
+SECTION_S = 0.5 + np.cumsum(0.5 * np.exp(0.05 * np.sin(np.arange(65) / 9)))
+
+
+@pytest.mark.parametrize("pause_s", [9.7, 65.3, 3000.0])
+def test_pause_has_complete_bars_at_the_same_tempo(pause_s: float) -> None:
+    section, shift_s = tune(SECTION_S, 4), SECTION_S[-1] - SECTION_S[0] + pause_s
+    notes = np.concatenate([section, section + [shift_s, shift_s, 0, 0]])
+    beats = find_beats_between_pauses(notes, NO_BEAT_HINTS)
+    assert beats is not None
+    assert np.all((np.diff(beats.bar) - 1) % 4 == 0)
+    gaps_s = np.diff(beats.time_s)
+    assert 0.42 < gaps_s.min() <= gaps_s.max() < 0.58
+    for start_s in (SECTION_S[0], SECTION_S[0] + shift_s):
+        assert beats.bar[np.abs(beats.time_s - start_s).argmin()] == 0
+
+
+def test_first_downbeat_after_a_pause_is_respected() -> None:
+    section = tune(SECTION_S, 4)
+    notes = np.concatenate([section, section + [100, 100, 0, 0]])
+    downbeat_s = SECTION_S[1] + 100
+    beats = find_beats_between_pauses(notes, BeatHints(first_downbeat_s=downbeat_s))
+    assert beats is not None
+    assert beats.bar[np.abs(beats.time_s - downbeat_s).argmin()] == 0

@@ -1,15 +1,24 @@
-"""Tests of the parser of client messages and queries."""
+"""Tests of the parsers of client messages, queries and server messages."""
 
 import json
 import re
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from pydantic import ValidationError
 
 from model.config import HOP, SAMPLE_RATE
-from service.protocol.client_messages import RequestOptions, Start, parse_message, parse_query
+from service.protocol.client_messages import (
+    RequestOptions,
+    Start,
+    parse_message,
+    parse_query,
+    to_json,
+)
 from service.protocol.errors import CloseCode, ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, Encoding, Mode, StreamOptions
+from service.protocol.server_messages import NoteOn, Progress, Unknown, parse_server_message
 
 START = {"type": "start", "encoding": "pcm_s16le", "sample_rate": 44100}
 
@@ -130,3 +139,46 @@ HOP_MS = 1000 * HOP / SAMPLE_RATE
 )
 def test_lookahead_is_converted_to_hops(lookahead_ms: float, hops: int) -> None:
     assert StreamOptions(lookahead_ms=lookahead_ms).lookahead_hops(SAMPLE_RATE) == hops
+
+
+NOTE_ON = {
+    "seq": 3,
+    "type": "note_on",
+    "note_id": 0,
+    "pitch": 69,
+    "velocity": 84,
+    "confidence": 1,
+    "frame": 43,
+    "time_s": 0.5,
+}
+
+
+def test_note_on_is_parsed_with_integers_as_floats() -> None:
+    assert parse_server_message(json.dumps(NOTE_ON)) == NoteOn(
+        seq=3, note_id=0, pitch=69, velocity=84, confidence=1.0, frame=43, time_s=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    "fields", [{"pitch": "69"}, {"pitch": True}, {"pitch": 128}, {"time_s": None}, {"seq": 1.5}]
+)
+def test_error_names_the_invalid_field(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(fields))):
+        parse_server_message(json.dumps({**NOTE_ON, **fields}))
+
+
+def test_client_returns_unknown_fields_of_a_checkpoint() -> None:
+    counts = {"received_samples": 0, "frames": 0, "time_s": 0.0, "behind_ms": 0.0}
+    checkpoint = {"session_id": "a", "from_sample": 0, "frames": 0, "notes": 0, "sounding": []}
+    newer = {**checkpoint, "belief": {"weights": {"kazoo": 1.0}}, "breath": {"x": [1]}}
+    progress = parse_server_message(json.dumps({"type": "progress", **counts, "checkpoint": newer}))
+    assert isinstance(progress, Progress)
+    start = Start(encoding=Encoding.PCM_S16LE, sample_rate=44_100, resume=progress.checkpoint)
+    assert json.loads(to_json(start))["resume"] == newer
+
+
+def test_unknown_fields_and_messages_are_ignored() -> None:
+    newer = json.dumps({**NOTE_ON, "timbre": "oboe"})
+    assert parse_server_message(newer) == parse_server_message(json.dumps(NOTE_ON))
+    tempo = parse_server_message('{"seq": 7, "type": "tempo", "bpm": 120}')
+    assert tempo == Unknown(seq=7, type="tempo")

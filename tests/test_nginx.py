@@ -47,6 +47,7 @@ OPTIONS = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
 MAX_SESSIONS = 3  # per process
 KEY = "rse_a-key-of-the-processes"
 BEARER = {"Authorization": f"Bearer {KEY}"}
+Pair = tuple[list[RunningServer], str]  # two servers, and the address of their proxy
 
 
 def client_of(url: str) -> TranscriptionClient:
@@ -84,9 +85,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningSe
 
 
 @pytest.fixture
-async def pair(
-    servers: list[RunningServer], tmp_path: Path
-) -> AsyncIterator[tuple[list[RunningServer], str]]:
+async def pair(servers: list[RunningServer], tmp_path: Path) -> AsyncIterator[Pair]:
     """Two idle servers, and the address of a new nginx in front of them."""
     await wait_until(lambda: not any(s.sessions() for s in servers))
     with nginx(servers, tmp_path / "nginx") as url:
@@ -110,9 +109,7 @@ def connect_program(url: str) -> connect:
 
 
 @pytest.mark.parametrize("as_page", [False, True])
-async def test_sessions_avoid_a_full_process(
-    pair: tuple[list[RunningServer], str], as_page: bool
-) -> None:
+async def test_sessions_avoid_a_full_process(pair: Pair, as_page: bool) -> None:
     """Includes pages, although a full process accepts their websockets to send an error."""
     (full, other), url = pair
     async with AsyncExitStack() as stack:
@@ -125,9 +122,7 @@ async def test_sessions_avoid_a_full_process(
         assert other.sessions() == MAX_SESSIONS
 
 
-async def test_sessions_are_rejected_if_all_processes_are_full(
-    pair: tuple[list[RunningServer], str],
-) -> None:
+async def test_sessions_are_rejected_if_all_processes_are_full(pair: Pair) -> None:
     _, url = pair
     async with AsyncExitStack() as stack:
         await fill(stack, url, 2 * MAX_SESSIONS)
@@ -156,7 +151,7 @@ async def start_upload(port: int, key: str) -> tuple[asyncio.StreamReader, async
     return reader, writer
 
 
-async def test_uploads_avoid_a_full_process(pair: tuple[list[RunningServer], str]) -> None:
+async def test_uploads_avoid_a_full_process(pair: Pair) -> None:
     (busy, _), url = pair
     _, writer = await start_upload(busy.port, KEY)
     try:
@@ -171,9 +166,7 @@ async def test_uploads_avoid_a_full_process(pair: tuple[list[RunningServer], str
 
 
 @pytest.mark.parametrize("path", ["", "/music"])
-async def test_every_endpoint_works_through_the_proxy(
-    pair: tuple[list[RunningServer], str], path: str
-) -> None:
+async def test_every_endpoint_works_through_the_proxy(pair: Pair, path: str) -> None:
     """Includes a score of 2,000 notes, whose request has more than 100 kB."""
     url = pair[1] + path
     notes = [
@@ -199,9 +192,7 @@ async def test_every_endpoint_works_through_the_proxy(
     assert_no_stuck_note(events)
 
 
-async def test_rate_limits_permit_many_users_behind_one_address(
-    pair: tuple[list[RunningServer], str],
-) -> None:
+async def test_rate_limits_permit_many_users_behind_one_address(pair: Pair) -> None:
     """30 users open the page at the same time, and each loads 60 files."""
     address = pair[1].removeprefix("http://")
     request = f"GET /app.js HTTP/1.1\r\nHost: {address}\r\n"
@@ -231,7 +222,7 @@ async def test_rate_limit_includes_uploads(servers: list[RunningServer], tmp_pat
     assert statuses[-1] == 429
 
 
-async def test_unauthorised_uploads_are_not_buffered(pair: tuple[list[RunningServer], str]) -> None:
+async def test_unauthorised_uploads_are_not_buffered(pair: Pair) -> None:
     """The response arrives before the end of the body."""
     async with asyncio.timeout(TIMEOUT_S):
         reader, writer = await start_upload(int(pair[1].rpartition(":")[2]), "x")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from service.audio.pcm import BLOCKS_PER_S, MAX_AMPLITUDE, BadAudioError, Downmix, PcmDecoder
 from service.protocol.options import AudioFormat, Encoding, Mix
 
+Sound = NDArray[np.float32]
 RATE_HZ = 8_000
 BLOCK = RATE_HZ // BLOCKS_PER_S
 SOUND = np.random.default_rng(1).uniform(-0.3, 0.3, RATE_HZ).astype(np.float32)
@@ -18,7 +19,7 @@ OTHER = np.random.default_rng(2).uniform(-0.3, 0.3, RATE_HZ).astype(np.float32)
 SILENCE = np.zeros_like(SOUND)
 
 
-def stereo(*seconds: tuple[NDArray[np.float32], NDArray[np.float32]]) -> NDArray[np.float32]:
+def stereo(*seconds: tuple[Sound, Sound]) -> Sound:
     return np.concatenate([np.stack(pair, axis=1) for pair in seconds])
 
 
@@ -37,9 +38,7 @@ def stereo(*seconds: tuple[NDArray[np.float32], NDArray[np.float32]]) -> NDArray
         (SILENCE, SILENCE, SILENCE, Mix.MEAN),
     ],
 )
-def test_downmix_selects_the_best_mix(
-    left: NDArray[np.float32], right: NDArray[np.float32], expected: NDArray[np.float32], mix: Mix
-) -> None:
+def test_downmix_selects_the_best_mix(left: Sound, right: Sound, expected: Sound, mix: Mix) -> None:
     downmix = Downmix(RATE_HZ)
     mono = downmix(stereo((left, right)))
     np.testing.assert_allclose(mono[2 * BLOCK :], expected[2 * BLOCK :], atol=1e-4)
@@ -61,9 +60,7 @@ def test_downmix_ignores_silent_channels(channels: int, active: int) -> None:
 
 @pytest.mark.parametrize("silence", [0, 7, 3 * BLOCK + 7])
 @pytest.mark.parametrize("others", [[SILENCE] * 5, [-SOUND], [SOUND], [-SOUND, SILENCE]])
-def test_start_of_a_recording_is_not_dropped(
-    silence: int, others: list[NDArray[np.float32]]
-) -> None:
+def test_start_of_a_recording_is_not_dropped(silence: int, others: list[Sound]) -> None:
     sound = np.pad(np.stack([SOUND, *others], axis=1), ((silence, 0), (0, 0)))
     downmix = Downmix(RATE_HZ, recording=True)
     parts = [downmix(part) for part in np.array_split(sound, 13)]
@@ -88,7 +85,7 @@ def test_change_of_mix_causes_no_step() -> None:
 
 
 @st.composite
-def stereo_signals(draw: st.DrawFn) -> NDArray[np.float32]:
+def stereo_signals(draw: st.DrawFn) -> Sound:
     """Draw six sections whose two channels are equal, inverted, silent or different."""
     level, length = st.sampled_from([0.0, 1e-4, 0.5, -0.5, 80.0]), BLOCK * 3 // 2
     noise = np.random.default_rng(draw(st.integers(0, 99))).uniform(-1, 1, (2, 6 * length))
@@ -103,7 +100,7 @@ def stereo_signals(draw: st.DrawFn) -> NDArray[np.float32]:
 @settings(max_examples=30)
 @given(stereo_signals(), st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 7_000))
 def test_chunks_and_restarts_change_no_bit(
-    sound: NDArray[np.float32], sizes: list[int], first_needed: int
+    sound: Sound, sizes: list[int], first_needed: int
 ) -> None:
     downmix, chunked = Downmix(RATE_HZ), Downmix(RATE_HZ)
     expected = downmix(sound)

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from service.audio.resample import Resampler
 
+Sound = NDArray[np.float32]
 MODEL_RATE_HZ = 11_025
 RATES_HZ = [4_000, 8_000, 11_025, 12_345, 16_000, 22_050, 44_100, 48_000, 96_000, 384_000]
 
 
-def resample(
-    samples: NDArray[np.float32], rate_hz: int, sizes: Sequence[int] = ()
-) -> NDArray[np.float32]:
+def resample(samples: Sound, rate_hz: int, sizes: Sequence[int] = ()) -> Sound:
     """Return the resampled samples. The input arrives in chunks of ``sizes``, then the rest."""
     resampler = Resampler(rate_hz, MODEL_RATE_HZ)
     chunks = np.split(samples, np.cumsum(sizes, dtype=int))
@@ -63,7 +62,7 @@ def test_notes_pass_and_aliases_are_suppressed(rate_hz: int) -> None:
 
 @pytest.mark.parametrize("rate_hz", RATES_HZ)
 def test_output_is_aligned_with_the_input(rate_hz: int) -> None:
-    def tone(sample_rate_hz: int) -> NDArray[np.float32]:
+    def tone(sample_rate_hz: int) -> Sound:
         time_s = np.arange(sample_rate_hz) / sample_rate_hz
         return (np.sin(2 * np.pi * 440 * time_s) * np.hanning(sample_rate_hz)).astype(np.float32)
 

@@ -7,7 +7,6 @@ import pytest
 
 from model.config import INSTRUMENTS
 from rse_transcribe import command
-from service.protocol.command_line import counted
 from tests.commands import run
 from tests.service.library.test_command import album as album
 
@@ -51,10 +50,6 @@ def test_lookahead_outside_the_range_is_reported(album: Path) -> None:
         notice = f"--lookahead-ms {value} is limited to {used} (range: 46 to 372)\n"
         assert notice in run(command.main, *arguments, value).error
     assert "limited" not in run(command.main, *arguments, 200).error
-
-
-def test_numbers_agree_with_their_nouns() -> None:
-    assert [counted(n, "note") for n in range(3)] == ["0 notes", "1 note", "2 notes"]
 
 
 @pytest.mark.parametrize(

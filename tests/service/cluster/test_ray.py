@@ -13,16 +13,17 @@ from websockets.sync.client import connect
 
 from clients import session
 from clients.client import TranscriptionClient
-from clients.events import Disconnected
 from model import storage
 from service.protocol.client_messages import Start
 from service.protocol.options import Encoding
 from service.protocol.server_messages import NoteOff, NoteOn
 from service.settings import Settings
+from tests.clients.test_client import collect
 from tests.fakes import play
 from tests.paths import REPOSITORY
 from tests.service.apps import RATE_HZ, START, chunks, pcm16, perform, serving, sound_file
 from tests.service.cluster.conftest import KEY, TIMEOUT_S, Cluster
+from tests.service.servers import wait_until
 
 CONFIG = REPOSITORY / "docker" / "serve.yaml"
 CHORDS = [(pitch, 0.5 * n, 0.5 * n + 0.45) for n in range(8) for pitch in (57, 64, 69)]
@@ -90,34 +91,20 @@ async def test_client_resumes_after_its_replica_was_killed(
 ) -> None:
     monkeypatch.setattr(session, "OPEN_TIMEOUT_S", TIMEOUT_S)
     monkeypatch.setenv("RSE_KEY", KEY)
-    client = TranscriptionClient(
-        cluster.url,
-        Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ),
-        give_up_s=TIMEOUT_S,
-        stall_timeout_s=TIMEOUT_S,
-    )
-    client.start()
-    received: list[dict[str, Any]] = []
-    disconnections = 0
-
-    async def receive() -> None:
-        nonlocal disconnections
-        async for event in client:
-            disconnections += isinstance(event, Disconnected)
-            if isinstance(event, NoteOn | NoteOff):
-                received.append(event.model_dump(exclude={"seq"}, exclude_none=True))
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(receive())
+    start = Start(encoding=Encoding.PCM_S16LE, sample_rate=RATE_HZ)
+    timeouts = {"give_up_s": TIMEOUT_S, "stall_timeout_s": TIMEOUT_S}
+    async with TranscriptionClient(cluster.url, start, **timeouts) as client:
+        reading = asyncio.create_task(collect(client))
         for number, chunk in enumerate(chunks(AUDIO, 8_820)):
             await client.send(chunk)
             if number == len(AUDIO) // 8_820 // 2:
-                async with asyncio.timeout(TIMEOUT_S):
-                    while not received:
-                        await asyncio.sleep(0.01)
+                await wait_until(lambda: bool(client.notes.notes), timeout_s=TIMEOUT_S)
                 for pid in await asyncio.to_thread(cluster.processes, b"ServeReplica"):
                     os.kill(pid, signal.SIGKILL)
         await client.stop()
-        await client.close()
-    assert disconnections
-    assert received == expected  # no note is lost, stuck or reported twice
+        events, failure = await reading
+    assert failure is None
+    assert client.performance.sessions > 1
+    received = [event for event in events if isinstance(event, NoteOn | NoteOff)]
+    # No note is lost, stuck or reported twice.
+    assert notes([event.model_dump(exclude_none=True) for event in received]) == expected

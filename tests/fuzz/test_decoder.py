@@ -19,7 +19,7 @@ from tests.service.audio.encode import encode_file
 
 RATE_HZ = 8_000
 MAX_DURATION_S = 2.0
-MAX_DECODING_S = 120.0  # The sandbox kills a stalled process after 10 s.
+MAX_DECODING_S = 120.0  # The sandbox kills a stalled process after 30 s.
 TONE = (0.5 * np.sin(np.arange(RATE_HZ // 4) / 5)).astype(np.float32)
 FILES = [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("FLAC", "PCM_16"), ("OGG", "VORBIS")]
 FILES += [("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_24"), ("CAF", "PCM_16"), ("NIST", "PCM_16")]

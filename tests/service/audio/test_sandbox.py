@@ -4,12 +4,10 @@ import contextlib
 import os
 import re
 import resource
-import signal
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +49,6 @@ def write_m4a(path: Path, claimed_samples: int) -> Path:
         struct.pack_into(f">{len(values)}I", data, at, *values)
     path.write_bytes(data)
     return path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def stop_server() -> Iterator[None]:
-    yield
-    sandbox.stop_server()
 
 
 def test_sandbox_returns_the_same_samples(tmp_path: Path) -> None:
@@ -121,23 +113,19 @@ def test_child_has_limits_and_no_network(tmp_path: Path) -> None:
     assert (networks[0] != networks[1]) == can_isolate
 
 
-def test_packets_of_progress_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = np.arange(3, dtype=np.float32)
+def test_messages_of_progress_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = np.arange(3, dtype=np.float32).tobytes()
     info = b'{"rate_hz": 8000, "header_duration_s": null, "title": ""}'
-    packets = (b'{"pid": 0}', b"", b"", info, b"", samples.tobytes(), b'{"mix": "mean"}')
-    read_end, write_end = os.pipe()
-    for kind, data in zip(b"ippipsi", packets, strict=True):
-        os.write(write_end, struct.pack("<BI", kind, len(data)) + data)
-    os.close(write_end)
-    monkeypatch.setattr(sandbox._server, "decode", lambda *_: read_end)
+    received = iter([b"", b"", info, samples, b"", b'{"mix": "left"}'])
+    monkeypatch.setattr(SandboxedDecoder, "_receive", lambda _: next(received))
     with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
-        np.testing.assert_array_equal(list(decoder), [samples])
+        np.testing.assert_array_equal(list(decoder), [np.arange(3)])
+        assert decoder.mix == "left"
 
 
 def test_descriptors_above_1023_are_supported(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
-    sandbox.stop_server()  # so that it starts with these descriptors
     with contextlib.ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
         file = stack.enter_context(write_stereo(tmp_path / "a.wav").open("rb"))
@@ -153,25 +141,3 @@ def test_closing_early_stops_the_child(tmp_path: Path) -> None:
         decoder.close()
         decoder.close()
     wait_for_exit(decoder.pid)
-
-
-def test_process_that_reuses_the_id_of_a_finished_child_is_not_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[int] = []
-    with write_stereo(tmp_path / "a.wav", samples=100).open("rb") as file:
-        with SandboxedDecoder(file) as decoder:
-            wait_for_exit(decoder.pid)  # the samples fit into the pipe
-            monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
-    assert not killed
-
-
-def test_killed_server_is_restarted(tmp_path: Path) -> None:
-    with write_stereo(tmp_path / "a.wav").open("rb") as file:
-        with SandboxedDecoder(file) as decoder:
-            status = Path(f"/proc/{decoder.pid}/status").read_text()
-        server = int(status.partition("PPid:")[2].split()[0])
-        os.kill(server, signal.SIGKILL)
-        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
-        with SandboxedDecoder(file) as decoder:
-            assert sum(len(block) for block in decoder) == 30_000

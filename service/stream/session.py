@@ -17,7 +17,7 @@ from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.client_messages import Start
-from service.protocol.errors import CloseCode, ProtocolError, internal_error
+from service.protocol.errors import CloseCode, ProtocolError
 from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import (
@@ -161,15 +161,6 @@ class LiveSession:
         if self.stream.error is not None:
             self.end("error", self.stream.error)
 
-    def fail(self) -> None:
-        """End the session after an internal error, with the notes detected so far."""
-        self._beats = None
-        if self._end is None or self._end[1] is None:  # otherwise the client already has an error
-            error = internal_error()
-            self._end = "error", error
-            self._queue(Error.of(error))
-        self._finish(self.stream.close())
-
     def is_catching_up(self, now_s: float) -> bool:
         """True if the next window must be wide, because the worker is overloaded. Wide windows
         start when transcription is `overload_lag_s` behind real-time playback of the audio, and
@@ -201,7 +192,7 @@ class LiveSession:
         elif not self._finished:
             if self.stream.pending_windows:
                 return None
-            self._finish_normally()
+            self._finish()
         output, byte_rate = self._pending, self._audio.byte_rate
         output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
         new_bytes = output.transcribed_bytes - self._reported_bytes
@@ -284,7 +275,7 @@ class LiveSession:
             self._flushed += 1
             self._queue(Flushed(id=self._flushes.popleft()[1]))
 
-    def _finish_normally(self) -> None:
+    def _finish(self) -> None:
         assert self._end is not None
         reason, error = self._end
         events = self.stream.finish()
@@ -292,13 +283,8 @@ class LiveSession:
         incomplete = self.stream.decoder.incomplete if reason == "stop" else None
         audio_error = self.stream.error or incomplete
         if error is None and audio_error is not None:
-            self._end = "error", audio_error
-            self._queue(Error.of(audio_error))
-        self._finish(events)
-
-    def _finish(self, events: list[Event]) -> None:
-        assert self._end is not None
-        reason, error = self._end
+            reason, error = "error", audio_error
+            self._queue(Error.of(error))
         self._finished = True
         self._send_events([*events, *self.stream.collector.settle_instruments()])
         totals = self.stream.totals

@@ -226,8 +226,7 @@ class Worker:
         try:
             action()
         except Exception:
-            logger.exception("a session failed on its input")
-            self._fail(session)
+            self._abort(session.number, "a session failed on its input")
             return
         if session.is_queued:
             return
@@ -247,10 +246,9 @@ class Worker:
         try:
             probabilities = self._runner.predict(rows, positions)
         except Exception:
-            logger.exception("the model failed on a batch: windows=%d", len(rows))
             self._replies.append(BatchTiming("live", 0, 0.0, 0.0))
             for session, _ in sessions:
-                self._fail(session)
+                self._abort(session.number, f"the model failed on a batch: windows={len(rows)}")
             return
         model_s = time.monotonic() - started_s
         for session, windows in sessions:
@@ -284,21 +282,11 @@ class Worker:
                 assert due is not None  # a queued session has pending windows
                 rows += self._runner.rows(session.features, due)
             except Exception:
-                logger.exception("the front-end failed on a session")
-                self._fail(session)
+                self._abort(session.number, "the front-end failed on a session")
                 continue
             positions = due.positions
             batch.append((session, due.windows))
         return batch, rows, positions
-
-    def _fail(self, session: LiveSession) -> None:
-        """End a session after an internal error, with a note_off for each sounding note."""
-        try:
-            session.fail()
-        except Exception:
-            self._abort(session.number, "a session failed to end its notes")
-        else:
-            self._collect_output(session)
 
     def _collect_output(self, session: LiveSession) -> None:
         if session.number not in self._sessions:
@@ -314,7 +302,7 @@ class Worker:
                 self._close(output.number)
 
     def _abort(self, number: int, event: str) -> None:
-        """Discard a session that cannot send its own error. Log the exception with ``event``."""
+        """End a session with an internal error. Log the exception with ``event``."""
         logger.exception(event)
         self._replies.append(SessionOutput(number, error=internal_error()))
         self._close(number)

@@ -168,7 +168,8 @@ def test_model_error_ends_only_its_session(client: TestClient) -> None:
         messages, closed = receive_all(one)
         send(other)
         assert check_notes(stop(other)[0]) == PITCHES
-    check_failure(messages, "internal")
+    assert [m["code"] for m in of_type(messages, "error")] == ["internal"]
+    assert [m["seq"] for m in messages] == list(range(1, len(messages) + 1))
     assert closed == CloseCode.INTERNAL
 
 

@@ -8,7 +8,6 @@ import pytest
 from model.config import HEADS
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
-from service.protocol.errors import ErrorCode, ProtocolError
 from service.stream.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.apps import pcm16
@@ -102,12 +101,3 @@ def test_flush_is_acknowledged_after_wide_windows(engine: LocalEngine) -> None:
         widths.append(performance.compute(late_s))
     assert True in widths
     assert [m["id"] for m in performance.messages("flushed")] == ["end"]
-
-
-def test_failure_after_an_invalid_sample_sends_one_error(engine: LocalEngine) -> None:
-    performance = Performance(engine, 1.0)
-    performance.feed(0, performance.start_s)
-    performance.session.end("error", ProtocolError(ErrorCode.BAD_AUDIO, "sample 3 is nan"))
-    performance.session.fail()
-    assert [m["code"] for m in performance.messages("error")] == ["bad_audio"]
-    assert [m["reason"] for m in performance.messages("done")] == ["error"]

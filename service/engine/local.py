@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from model.config import ModelConfig
 from model.transcriber import FeatureStream
 from service.engine.load import available_cores
@@ -19,7 +21,6 @@ from service.stream.windows import (
     EngineError,
     PendingWindows,
     Probabilities,
-    SegmentProbabilities,
 )
 
 _CLOSED = "the engine is closed"
@@ -39,7 +40,7 @@ class LocalEngine:
         self._closed = False
         self._pool = ThreadPoolExecutor(self.workers, "compute", configure_torch_thread)
 
-    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         return self._submit(self._compute_segment, segment)
 
     def close(self) -> None:
@@ -59,29 +60,27 @@ class LocalEngine:
 
     def compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         """Return the probabilities of a live stream's next windows. Raises EngineError."""
-        return self._submit(self._compute, stream, due).result()
+        return self._submit(compute, self._runner, stream, due).result()
 
-    def _submit(self, compute: Callable[..., T], *arguments: object) -> Future[T]:
+    def _submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         try:
-            return self._pool.submit(self._run, compute, *arguments)
+            return self._pool.submit(self._run, function, *arguments)
         except RuntimeError as error:
             raise EngineError(_CLOSED) from error
 
-    def _run(self, compute: Callable[..., T], *arguments: object) -> T:
+    def _run(self, function: Callable[..., T], *arguments: object) -> T:
         if self._closed:
             raise EngineError(_CLOSED)
-        return compute(*arguments)
-
-    def _compute(self, stream: FeatureStream, due: PendingWindows) -> Probabilities:
         try:
-            return compute(self._runner, stream, due)
+            return function(*arguments)
         except Exception as error:
             raise EngineError(f"the model failed: {error}") from error
 
-    def _compute_segment(self, segment: PendingWindows) -> SegmentProbabilities:
+    def _compute_segment(self, segment: PendingWindows) -> Probabilities:
         stream = self._runner.open_stream()
         starts = range(0, segment.preroll + segment.windows, MAX_WINDOWS_PER_BATCH)
         parts = [
-            self._compute(stream, segment.subset(start, MAX_WINDOWS_PER_BATCH)) for start in starts
+            compute(self._runner, stream, segment.subset(start, MAX_WINDOWS_PER_BATCH))
+            for start in starts
         ]
-        return [part for part in parts if len(part)]
+        return np.concatenate([part for part in parts if len(part)])

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from service.stream.stream import Stream
 from service.stream.windows import (
     EngineError,
     InferenceEngine,
-    SegmentProbabilities,
+    Probabilities,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 # Maximum number of segments of a recording in flight. Each needs up to 24 MB. Together they must
 # last less than 13 minutes, because the tuner stores no older estimates.
 MAX_SEGMENTS_IN_FLIGHT = 16
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedRecording:
-    """First item of ``transcribe_recording``. ``title`` is the title tag, or empty."""
-
-    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +71,14 @@ class FileProgress(BaseModel):
     fraction: float | None
 
 
-RecordingItem = OpenedRecording | Event | FileProgress | TranscriptionResult
+class RecordingStep(NamedTuple):
+    """Events of a part of a recording, and then the progress or, at the end, the result. ``title``
+    is the title tag of the file, or empty."""
+
+    title: str
+    events: list[Event]
+    progress: FileProgress | None = None
+    result: TranscriptionResult | None = None
 
 
 class SegmentPipeline:
@@ -113,21 +113,20 @@ class SegmentPipeline:
             on_frames=on_frames,
         )
         self._engine = engine
-        self._in_flight: deque[Future[SegmentProbabilities]] = deque()
+        self._in_flight: deque[Future[Probabilities]] = deque()
 
-    def items(
+    def steps(
         self, duration_s: float | None, flush: bool = False
-    ) -> Iterator[Event | FileProgress]:
+    ) -> Iterator[tuple[list[Event], FileProgress]]:
         """Submit segments like ``segments``, but yield their events, and the progress after each.
         duration_s: duration of the recording, or None if unknown."""
-        for parts in self.segments(flush):
-            for probabilities in parts:
-                yield from self.stream.process_predictions(probabilities)
+        for probabilities in self.segments(flush):
+            events = self.stream.process_predictions(probabilities)
             frames, time_s = self.stream.frames, self.stream.frames * self.stream.frame_s
             fraction = None if duration_s is None else min(1.0, time_s / duration_s)
-            yield FileProgress(frames=frames, time_s=time_s, fraction=fraction)
+            yield events, FileProgress(frames=frames, time_s=time_s, fraction=fraction)
 
-    def segments(self, flush: bool = False) -> Iterator[SegmentProbabilities]:
+    def segments(self, flush: bool = False) -> Iterator[Probabilities]:
         """Submit the complete segments. Yield the oldest results when more segments are in flight
         than the engine has workers. flush: also submit an incomplete segment and yield the rest."""
         stream, limit = self.stream, min(self._engine.workers, MAX_SEGMENTS_IN_FLIGHT)
@@ -155,13 +154,12 @@ def transcribe_recording(
     max_notes: float = math.inf,
     on_frames: OnFrames | None = None,
     sandboxed: bool = False,
-) -> Generator[RecordingItem, None, None]:
+) -> Generator[RecordingStep, None, None]:
     """Transcribe a recording while it is decoded.
 
-    Yields an OpenedRecording, events and progress during the transcription, and at the end one
-    TranscriptionResult. If an error occurs after the OpenedRecording, the generator still yields
-    the events and the TranscriptionResult of the audio before the error, and then raises. Close the
-    generator if you do not exhaust it.
+    Yields steps with the progress, and at the end one step with the result. If an error occurs
+    after the file has been opened, the generator still yields the events and the result of the
+    audio before the error, and then raises. Close the generator if you do not exhaust it.
 
     Args:
         recording: samples, or a seekable binary file at its start. The file is not closed.
@@ -175,35 +173,32 @@ def transcribe_recording(
         EngineError: the model failed.
     """
     with _open_decoder(recording, max_duration_s, sandboxed) as decoder:
-        duration_s = decoder.header_duration_s
+        duration_s, title = decoder.header_duration_s, decoder.title
         segments = SegmentPipeline(engine, decoder.audio, options, max_notes, on_frames)
-        stream = segments.stream
+        stream, collector = segments.stream, segments.stream.collector
         failure: Exception | None = None
         try:
-            yield OpenedRecording(decoder.title)
             try:
                 try:
                     for block in decoder:
                         stream.feed_samples(block)
-                        yield from segments.items(duration_s)
+                        for step in segments.steps(duration_s):
+                            yield RecordingStep(title, *step)
                         if stream.error is not None:
                             break
                 except ProtocolError as error:  # the rest of the recording cannot be used
                     failure = error
                 stream.end()
-                yield from segments.items(duration_s, flush=True)
+                for step in segments.steps(duration_s, flush=True):
+                    yield RecordingStep(title, *step)
             except EngineError as error:
                 failure = error
-            yield from stream.finish()
-            collector = stream.collector
-            yield from collector.settle_instruments()
+            events = [*stream.finish(), *collector.settle_instruments()]
             totals = stream.totals.model_copy(update={"mix": decoder.mix})
-            yield TranscriptionResult(
-                notes=collector.notes,
-                pedal=collector.pedal,
-                totals=totals,
-                title=decoder.title,
+            result = TranscriptionResult(
+                notes=collector.notes, pedal=collector.pedal, totals=totals, title=title
             )
+            yield RecordingStep(title, events, result=result)
             if failure := failure or stream.error:
                 raise failure
         finally:

@@ -221,7 +221,6 @@ class PendingWindows:
 
 
 Probabilities = NDArray[np.float32]  # [windows, heads, positions, PITCHES]
-SegmentProbabilities = list[Probabilities]  # of all windows of a segment, in parts
 
 
 class BatchTiming(NamedTuple):
@@ -257,7 +256,7 @@ class InferenceEngine(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         """Return a future for the probabilities of a segment. The future, or this call if the
         engine is closed, raises EngineError."""
         ...

@@ -18,13 +18,10 @@ from starlette.types import Message, Receive, Scope, Send
 from service.notes.events import is_optional_event
 from service.protocol.errors import ErrorCode, ProtocolError, server_error
 from service.protocol.server_messages import Done, DoneReason, Error, event_message
+from service.score.analysis import analyse
+from service.score.beats import BeatHints
 from service.state import ServiceState
-from service.stream.recording import (
-    FileProgress,
-    OpenedRecording,
-    RecordingItem,
-    TranscriptionResult,
-)
+from service.stream.recording import RecordingStep, TranscriptionResult
 from service.stream.windows import WorkersExitedError
 
 logger = logging.getLogger(__name__)
@@ -35,43 +32,32 @@ MUSICXML = "application/vnd.recordare.musicxml+xml"
 SEND_TIMEOUT_S = 10.0  # maximum time for sending a line to a client that does not read
 
 
-@dataclass(frozen=True)
-class UploadMidi:
-    """MIDI file of a recording, and its beats and chords as JSON."""
-
-    data: bytes
-    beats: Sequence[dict[str, float]]
-    chords: Sequence[dict[str, Any]]
-
-
-UploadItem = RecordingItem | UploadMidi
-
-
 @dataclass
 class UploadLog:
     """Results of an upload, for its log line, metrics and response.
 
     ``outcome`` is `done`, an error code, or `vanished` if the client disconnected or did not read
-    during the transcription. ``received`` is the number of bytes of the request body.
+    during the transcription. ``received`` is the number of bytes of the request body. ``beats`` and
+    ``chords`` are JSON.
     """
 
     outcome: str = "vanished"
     received: int = 0
     audio_s: float = 0.0
-    title: str = ""
-    performance: TranscriptionResult | None = None
-    midi: UploadMidi | None = None
+    result: TranscriptionResult | None = None
+    midi: bytes = b""
+    beats: Sequence[dict[str, float]] = ()
+    chords: Sequence[dict[str, Any]] = ()
 
-    def record(self, step: list[UploadItem]) -> None:
-        for item in step:
-            if isinstance(item, FileProgress):
-                self.audio_s = item.time_s
-            elif isinstance(item, OpenedRecording):
-                self.title = item.title
-            elif isinstance(item, TranscriptionResult):
-                self.performance, self.audio_s, self.outcome = item, item.totals.audio_s, "done"
-            elif isinstance(item, UploadMidi):
-                self.midi = item
+    def record(self, step: RecordingStep, hints: BeatHints) -> None:
+        """Record a step of the recording. After the last step, create the MIDI file."""
+        if step.progress is not None:
+            self.audio_s = step.progress.time_s
+        if (result := step.result) is not None:
+            analysis = analyse(result.notes, hints)
+            self.midi = result.midi(analysis.tempo)
+            self.beats, self.chords = analysis.beats_json, analysis.chords_json
+            self.result, self.audio_s, self.outcome = result, result.totals.audio_s, "done"
 
 
 @contextmanager
@@ -90,8 +76,8 @@ def log_upload(state: ServiceState, client: str) -> Iterator[UploadLog]:
     except Exception as error:
         problem = as_problem(error)
         log.outcome = problem.code
-        if log.midi is not None:
-            problem.extra["midi_base64"] = base64.b64encode(log.midi.data).decode()
+        if log.midi:
+            problem.extra["midi_base64"] = base64.b64encode(log.midi).decode()
         raise problem from error
     finally:
         metrics.uploads_ended.labels(log.outcome).inc()
@@ -128,8 +114,8 @@ class NdjsonResponse(StreamingResponse):
 
 
 async def write_lines(
-    first: list[UploadItem],
-    steps: AsyncGenerator[list[UploadItem], None],
+    first: RecordingStep,
+    steps: AsyncGenerator[RecordingStep, None],
     log: UploadLog,
     held: AsyncExitStack,
     description: dict[str, Any],
@@ -137,21 +123,16 @@ async def write_lines(
 ) -> AsyncIterator[str]:
     """Yield the lines of an NDJSON response. Before the last lines, close ``held``. This releases
     the upload's slot, so that the client can send another recording immediately after `done`."""
-    step: list[UploadItem] | None = first
+    step: RecordingStep | None = first
     problem: ProtocolError | None = None
-    log.record(first)
-    started = {"type": "started", "title": log.title, **description}
-    yield json.dumps(started) + "\n"
+    yield json.dumps({"type": "started", "title": first.title, **description}) + "\n"
     while step is not None:
-        log.record(step)
-        for item in step:
-            if isinstance(item, FileProgress):
-                yield item.model_dump_json() + "\n"
-            elif not isinstance(item, OpenedRecording | TranscriptionResult | UploadMidi) and (
-                updates or not is_optional_event(item)
-            ):
-                message = event_message(item)
+        for event in step.events:
+            if updates or not is_optional_event(event):
+                message = event_message(event)
                 yield message.model_dump_json(exclude={"seq"}, exclude_none=True) + "\n"
+        if step.progress is not None:
+            yield step.progress.model_dump_json() + "\n"
         try:
             step = await anext(steps, None)
         except Exception as error:
@@ -160,12 +141,12 @@ async def write_lines(
     await held.aclose()
     if problem is not None:
         yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
-    if (performance := log.performance) is not None and (midi := log.midi) is not None:
-        for beat in midi.beats if updates else ():
+    if log.result is not None:
+        for beat in log.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
         reason: DoneReason = "stop" if problem is None else "error"
-        encoded = base64.b64encode(midi.data).decode()
-        done = Done(reason=reason, totals=performance.totals, midi_base64=encoded)
+        encoded = base64.b64encode(log.midi).decode()
+        done = Done(reason=reason, totals=log.result.totals, midi_base64=encoded)
         yield done.model_dump_json(exclude={"seq"}) + "\n"
 
 

@@ -23,25 +23,17 @@ from service.access.keys import SCOPE_KEY
 from service.protocol.client_messages import RequestOptions
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import FILE_OPTIONS, check_instruments
-from service.score.analysis import analyse
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
 from service.state import ServiceState
-from service.stream.recording import (
-    FileProgress,
-    RecordingItem,
-    TranscriptionResult,
-    transcribe_recording,
-)
+from service.stream.recording import RecordingStep, transcribe_recording
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES
 from service.upload.answer import (
     MUSICXML,
     NDJSON,
     NdjsonResponse,
-    UploadItem,
     UploadLog,
-    UploadMidi,
     file_name,
     log_upload,
     write_lines,
@@ -109,32 +101,28 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
             sandboxed=True,
         )
         description = describe_options(options, config)
-        items = with_midi(recording, query)
-        steps = await stack.enter_async_context(aclosing(iterate_in_thread(items)))
+        steps = await stack.enter_async_context(aclosing(iterate_in_thread(recording, query, log)))
         if query.answer == "ndjson":
             # Most invalid files fail in the first step, before the status of the response is sent.
             first = await anext(steps)
             held = stack.pop_all()
             lines = write_lines(first, steps, log, held, description, query.updates)
             return NdjsonResponse(lines, held)
-        async for step in steps:
-            log.record(step)
+        async for _ in steps:
             if await request.is_disconnected():
                 return Response()
-        performance, midi = log.performance, log.midi
-        assert performance is not None
-        assert midi is not None
+        result = log.result
+        assert result is not None
         if query.answer == "json":
             # A thread, and a fast serialiser: thousands of notes would block the event loop.
-            fields = await run_in_threadpool(performance.to_json)
-            body = to_json({**fields, "chords": midi.chords, **description})
+            fields = await run_in_threadpool(result.to_json)
+            body = to_json({**fields, "chords": log.chords, **description})
             return Response(body, media_type="application/json")
         stem = PurePath(upload.filename or "").stem
         if query.answer == "midi":
-            return Response(midi.data, media_type="audio/midi", headers=file_name(stem, ".mid"))
-        title = performance.title or stem
-        pedal = performance.pedal
-        score = partial(ScoreDocument, performance.notes, query, title, pedal=pedal)
+            return Response(log.midi, media_type="audio/midi", headers=file_name(stem, ".mid"))
+        title = result.title or stem
+        score = partial(ScoreDocument, result.notes, query, title, pedal=result.pedal)
         xml = await render_score(request, state, score, "musicxml", of_upload=True)
         return Response(xml, media_type=MUSICXML, headers=file_name(stem, ".musicxml"))
 
@@ -160,48 +148,22 @@ async def receive_file(
     return upload
 
 
-def with_midi(
-    recording: Generator[RecordingItem, None, None], hints: BeatHints
-) -> Generator[UploadItem, None, None]:
-    """Yield the items of a recording. After its result, yield an UploadMidi."""
-    with closing(recording):
-        for item in recording:
-            yield item
-            if isinstance(item, TranscriptionResult):
-                analysis = analyse(item.notes, hints)
-                midi = item.midi(analysis.tempo)
-                yield UploadMidi(midi, analysis.beats_json, analysis.chords_json)
-
-
 async def iterate_in_thread(
-    items: Generator[UploadItem, None, None],
-) -> AsyncGenerator[list[UploadItem], None]:
-    """Yield the lists of ``group_by_progress``, which are computed in a thread."""
-    steps = group_by_progress(items)
+    steps: Generator[RecordingStep, None, None], hints: BeatHints, log: UploadLog
+) -> AsyncGenerator[RecordingStep, None]:
+    """Yield the steps of a recording, which are computed and recorded in a thread."""
+
+    def recorded() -> Generator[RecordingStep, None, None]:
+        with closing(steps):
+            for step in steps:
+                log.record(step, hints)
+                yield step
+
+    in_thread = recorded()
     try:
-        async for step in iterate_in_threadpool(steps):
+        async for step in iterate_in_threadpool(in_thread):
             yield step
     finally:
         # ValueError: a step is still running, because the server's shutdown cancelled this task.
         with anyio.CancelScope(shield=True), suppress(ValueError):
-            await run_in_threadpool(steps.close)
-
-
-def group_by_progress(
-    items: Generator[UploadItem, None, None],
-) -> Generator[list[UploadItem], None, None]:
-    """Yield lists of items. A list ends with a FileProgress or the last item. If ``items`` raises
-    an exception, the earlier items are yielded first."""
-    step: list[UploadItem] = []
-    with closing(items):
-        try:
-            for item in items:
-                step.append(item)
-                if isinstance(item, FileProgress):
-                    yield step
-                    step = []
-        except Exception:
-            if step:
-                yield step
-            raise
-        yield step
+            await run_in_threadpool(in_thread.close)

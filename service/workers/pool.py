@@ -31,7 +31,7 @@ from service.stream.windows import (
     BatchTiming,
     EngineError,
     PendingWindows,
-    SegmentProbabilities,
+    Probabilities,
     WorkersExitedError,
 )
 from service.workers.worker import CloseSession, ModelLoaded, Ping, Segment, SegmentResult, run
@@ -155,7 +155,7 @@ class WorkerClient:
         if self.sessions.pop(number, None) is not None:
             self.send(CloseSession(number))
 
-    def compute(self, due: PendingWindows) -> asyncio.Future[SegmentProbabilities | None]:
+    def compute(self, due: PendingWindows) -> asyncio.Future[Probabilities | None]:
         """Return a future of a segment. Its result is None if the worker exits."""
         slot = min(set(range(SLOTS)) - self.segments.keys())
         future = asyncio.get_running_loop().create_future()
@@ -184,7 +184,7 @@ class WorkerClient:
                 if error is not None:
                     future.set_exception(error)
                 else:  # copy, because the next segment may use the slot
-                    future.set_result([self._memory.probabilities(slot, due).copy()])
+                    future.set_result(self._memory.probabilities(slot, due).copy())
                 del self.segments[slot]
             case Ping():
                 self._missed_pings = 0
@@ -292,12 +292,12 @@ class WorkerPool:
             raise ProtocolError(ErrorCode.NOT_READY, "no worker is running: retry later")
         return min(ready, key=lambda worker: worker.load)
 
-    def submit(self, segment: PendingWindows) -> Future[SegmentProbabilities]:
+    def submit(self, segment: PendingWindows) -> Future[Probabilities]:
         if self._is_closed:  # the loop may stop soon, and would then never run the segment
             raise EngineError(SERVICE_STOPPED)
         return asyncio.run_coroutine_threadsafe(self._compute(segment), self._loop)
 
-    async def _compute(self, due: PendingWindows) -> SegmentProbabilities:
+    async def _compute(self, due: PendingWindows) -> Probabilities:
         """Compute a segment at the worker with the fewest segments. Repeat it if a worker exits."""
         self._unfinished.add(asyncio.current_task())
         workers = self._workers

@@ -14,7 +14,7 @@ from typing import Any
 
 from rse_transcribe.recordings import running
 from service.engine.load import WorkerConfig, available_cores, load_network
-from service.stream.recording import TranscriptionResult, transcribe_recording
+from service.stream.recording import transcribe_recording
 from service.stream.windows import InferenceEngine
 from service.workers.pool import WorkerPool
 from tests.benchmarks.machine import peak_mb, write_music
@@ -37,9 +37,9 @@ def measure(path: Path, engine: InferenceEngine) -> dict[str, Any]:
     """Transcribe the file once."""
     start_s = time.perf_counter()
     with path.open("rb") as file:
-        for item in transcribe_recording(file, engine):
-            if isinstance(item, TranscriptionResult):
-                result = item
+        *_, last = transcribe_recording(file, engine)
+    result = last.result
+    assert result is not None
     return {
         "duration_s": result.totals.audio_s,
         "notes": len(result.notes),

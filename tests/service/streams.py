@@ -13,7 +13,7 @@ from service.notes.events import Event, Note
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import FILE_OPTIONS, AudioFormat, Encoding, Mode, StreamOptions
-from service.stream.recording import TranscriptionResult, transcribe_recording
+from service.stream.recording import transcribe_recording
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 from service.stream.windows import MAX_WINDOWS_PER_BATCH, InferenceEngine
@@ -138,8 +138,8 @@ def transcribe_samples(
     frames = [np.zeros((len(engine.config.outputs), 0, PITCHES), np.float32)]
 
     recording = SampleArray(samples, rate_hz)
-    *_, result = transcribe_recording(
+    *_, last = transcribe_recording(
         recording, engine, options, on_frames=lambda _, block: frames.append(block.copy())
     )
-    assert isinstance(result, TranscriptionResult)
-    return result.notes, np.concatenate(frames, axis=1)
+    assert last.result is not None
+    return last.result.notes, np.concatenate(frames, axis=1)

@@ -1,6 +1,5 @@
 """Transcribes arrays with the service's stream. Returns notes and probabilities."""
 
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +50,7 @@ def transcribe_array(
     try:
         stream.feed_samples(samples)
         stream.end()
-        for probabilities in chain.from_iterable(segments.segments(flush=True)):
+        for probabilities in segments.segments(flush=True):
             for window in probabilities:
                 for event in stream.process_predictions(window[None]):
                     if event.kind == "note_on":

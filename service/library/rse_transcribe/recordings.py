@@ -37,7 +37,7 @@ from service.engine.local import LocalEngine
 from service.engine.runners import device_of
 from service.protocol.command_line import counted
 from service.protocol.options import FILE_OPTIONS
-from service.stream.recording import FileProgress, TranscriptionResult, transcribe_recording
+from service.stream.recording import TranscriptionResult, transcribe_recording
 from service.stream.setup import describe_options
 from service.stream.windows import InferenceEngine
 from service.workers.pool import PROCESSES, WorkerPool
@@ -129,14 +129,13 @@ class Transcriber:
             open_recording(recording, sample_rate) as source,
             progress_bar(source, progress) as bar,
         ):
-            items = transcribe_recording(source, self._engine, options, on_frames=on_frames)
-            with closing(items):
+            steps = transcribe_recording(source, self._engine, options, on_frames=on_frames)
+            with closing(steps):
                 try:
-                    for item in items:
-                        if isinstance(item, FileProgress) and item.fraction is not None:
-                            bar.update(item.fraction - bar.n)
-                        elif isinstance(item, TranscriptionResult):
-                            result = item
+                    for step in steps:
+                        result = step.result
+                        if step.progress is not None and step.progress.fraction is not None:
+                            bar.update(step.progress.fraction - bar.n)
                 except ValueError as error:
                     if result is None:
                         raise
@@ -267,26 +266,18 @@ def open_recording(
 
 @contextmanager
 def open_file(recording: Any) -> Iterator[BinaryIO]:
-    """Yield a seekable file for a path, bytes or a file."""
-    if isinstance(recording, bytes):
-        yield io.BytesIO(recording)
-    elif isinstance(recording, str | os.PathLike):
-        with open(recording, "rb") as file, _seekable(file) as seekable:
-            yield seekable
-    else:
-        with _seekable(recording) as seekable:
-            yield seekable
-
-
-@contextmanager
-def _seekable(file: Any) -> Iterator[BinaryIO]:
-    """Yield the file, or a copy if it is a pipe, which cannot be read twice."""
-    if isinstance(file.read(0), str):
-        raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
-    if hasattr(file, "seekable") and file.seekable():
+    """Yield a seekable file for a path, bytes or a file. A pipe, which cannot be read twice, is
+    copied."""
+    with ExitStack() as stack:
+        file: Any = recording
+        if isinstance(recording, bytes):
+            file = io.BytesIO(recording)
+        elif isinstance(recording, str | os.PathLike):
+            file = stack.enter_context(open(recording, "rb"))
+        if isinstance(file.read(0), str):
+            raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
+        if not (hasattr(file, "seekable") and file.seekable()):
+            pipe, file = file, stack.enter_context(SpooledTemporaryFile(_SPOOLED_BYTES))
+            shutil.copyfileobj(pipe, file)
+            file.seek(0)
         yield file
-        return
-    with SpooledTemporaryFile(_SPOOLED_BYTES) as spool:
-        shutil.copyfileobj(file, spool)
-        spool.seek(0)
-        yield spool  # type: ignore[misc]  # it has all the methods that are used

@@ -2,6 +2,7 @@
 
 import io
 import tracemalloc
+from collections.abc import Iterable
 from contextlib import closing
 
 import numpy as np
@@ -13,27 +14,29 @@ from service.engine.local import LocalEngine
 from service.notes.events import NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mix, Mode, StreamOptions
-from service.stream.recording import (
-    FileProgress,
-    RecordingItem,
-    TranscriptionResult,
-    transcribe_recording,
-)
+from service.stream.recording import RecordingStep, TranscriptionResult, transcribe_recording
 from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import sound_file
 from tests.service.streams import MELODY, audio_format, to_bytes, transcribe_stream
 
 RATE_HZ = 44_100
-Items = list[RecordingItem]
 
 
 def wav(samples: NDArray[np.float32], subtype: str = "FLOAT") -> io.BytesIO:
     return io.BytesIO(sound_file(samples, "WAV", subtype, RATE_HZ))
 
 
-def collect(file: io.BytesIO, engine: LocalEngine, options: StreamOptions = FILE_OPTIONS) -> Items:
-    return list(transcribe_recording(file, engine, options))
+def collect(
+    file: io.BytesIO, engine: LocalEngine, options: StreamOptions = FILE_OPTIONS
+) -> tuple[list[RecordingStep], TranscriptionResult]:
+    steps = list(transcribe_recording(file, engine, options))
+    assert steps[-1].result is not None
+    return steps, steps[-1].result
+
+
+def note_events(steps: Iterable[RecordingStep]) -> list[NoteEvent]:
+    return [event for step in steps for event in step.events if isinstance(event, NoteEvent)]
 
 
 @pytest.mark.parametrize("options", [FILE_OPTIONS, *(StreamOptions(mode=mode) for mode in Mode)])
@@ -41,21 +44,19 @@ def test_file_and_live_stream_return_the_same_events(
     engine: LocalEngine, options: StreamOptions
 ) -> None:
     samples, audio = play(MELODY, 2.0, RATE_HZ), audio_format(RATE_HZ)
-    items = collect(wav(samples), engine, options)
-    events = [item for item in items if isinstance(item, NoteEvent)]
+    steps, _ = collect(wav(samples), engine, options)
+    events = note_events(steps)
     assert len(events) == 2 * len(MELODY)
     assert events == transcribe_stream(engine, to_bytes(samples, audio), audio, options, [3_001])[0]
 
 
 def test_progress_is_followed_by_the_result(engine: LocalEngine) -> None:
-    items = collect(wav(play(MELODY, 150.0, RATE_HZ)), engine)
-    progress = [item for item in items if isinstance(item, FileProgress)]
+    steps, result = collect(wav(play(MELODY, 150.0, RATE_HZ)), engine)
+    progress = [step.progress for step in steps if step.progress is not None]
     fractions = [item.fraction or 0.0 for item in progress]
     assert len(fractions) >= 3
     assert fractions == sorted(fractions)
     assert fractions == pytest.approx([min(1.0, item.time_s / 150.0) for item in progress])
-    *_, result = items
-    assert isinstance(result, TranscriptionResult)
     assert result.totals.audio_s == 150.0
     assert result.totals.frames == -(-150 * FAKE_RATE_HZ // HOP)
     assert len(result.notes) == result.totals.notes == len(MELODY)
@@ -68,10 +69,8 @@ def test_settled_instruments_are_reported_and_the_result_has_the_mix() -> None:
     notes = [[(69 + 12 * (n % 2), 0.3 * n + 0.1, 0.3 * n + 0.3)] for n in range(len(levels))]
     left = np.sum([play(n, 4.0, RATE_HZ, x) for n, x in zip(notes, levels, strict=True)], axis=0)
     with LocalEngine(FakeTranscriber(HEADS), workers=1) as engine:
-        items = collect(wav(np.column_stack([left, -left]), "PCM_16"), engine)
-    *_, result = items
-    assert isinstance(result, TranscriptionResult)
-    events = [event for event in items if isinstance(event, NoteEvent)]
+        steps, result = collect(wav(np.column_stack([left, -left]), "PCM_16"), engine)
+    events = note_events(steps)
     assert [event.kind for event in events[:22]] == ["note_on", "note_off"] * len(levels)
     assert {event.kind for event in events[22:]} == {"note_update"}
     latest = {event.note_id: event.instrument for event in events}
@@ -84,8 +83,8 @@ def test_settled_instruments_are_reported_and_the_result_has_the_mix() -> None:
 def test_notes_are_returned_before_the_file_is_read_completely() -> None:
     file = wav(play(MELODY, 120.0, RATE_HZ))
     with LocalEngine(FakeTranscriber(), workers=1) as engine:
-        with closing(transcribe_recording(file, engine)) as items:
-            assert any(isinstance(item, NoteEvent) for item in items)
+        with closing(transcribe_recording(file, engine)) as steps:
+            assert any(step.events for step in steps)
             assert file.tell() < len(file.getbuffer()) / 2
     assert not file.closed
 
@@ -109,10 +108,10 @@ def test_memory_does_not_grow_with_the_duration(engine: LocalEngine) -> None:
 def test_failing_model_preserves_earlier_notes(workers: int) -> None:
     samples = play(MELODY, 90.0, RATE_HZ)
     samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
-    items: Items = []
+    steps: list[RecordingStep] = []
     with LocalEngine(FakeTranscriber(), workers) as engine:
         with pytest.raises(EngineError, match="poisoned"):
-            items.extend(item for item in transcribe_recording(wav(samples), engine))
-    *_, result = items
-    assert isinstance(result, TranscriptionResult)
+            steps.extend(step for step in transcribe_recording(wav(samples), engine))
+    result = steps[-1].result
+    assert result is not None
     assert len(result.notes) == len(MELODY)

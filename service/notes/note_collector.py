@@ -26,7 +26,7 @@ class NoteCollector:
         of these notes that has not ended."""
         self._sounding = {event.note_id: event for event in sounding}
         self._ended_before = started - len(self._sounding)
-        self._notes: list[Note] = []
+        self._notes: dict[int, Note] = {}  # by ID
         self.pedal: list[PedalPress] = []
         self._pressed: PedalEvent | None = None
         self._bends: dict[int, tuple[float, ...]] = {}  # by ID of a sounding note
@@ -49,7 +49,12 @@ class NoteCollector:
                 times = on.frame, event.frame, on.time_s, event.time_s
                 label = on.instrument, on.instrument_probability
                 note = Note(on.note_id, on.pitch, on.velocity, on.confidence, *times, *label, bends)
-                self._notes.append(note)
+                self._notes[note.note_id] = note
+            elif (ended := self._notes.get(event.note_id)) is not None:  # a late note_update
+                probability = event.instrument_probability
+                self._notes[event.note_id] = replace(
+                    ended, instrument=event.instrument, instrument_probability=probability
+                )
             else:
                 self._sounding[event.note_id] = replace(event, kind="note_on")
 
@@ -69,13 +74,13 @@ class NoteCollector:
     @property
     def notes(self) -> list[Note]:
         """Completed notes, sorted by onset time, then pitch."""
-        return sorted(self._notes, key=lambda note: (note.onset_s, note.pitch))
+        return sorted(self._notes.values(), key=lambda note: (note.onset_s, note.pitch))
 
     def sounding_since(self, time_s: float) -> NDArray[np.float64]:
         """Return the notes that end at ``time_s`` or later, and perhaps some that ended before:
         [notes, 4] onset and offset in seconds (infinite while a note sounds), pitch, velocity."""
         rows = [(on.time_s, math.inf, on.pitch, on.velocity) for on in self._sounding.values()]
-        for note in reversed(self._notes):
+        for note in reversed(self._notes.values()):
             if note.offset_s < time_s - _LATE_S:
                 break
             rows.append((note.onset_s, note.offset_s, note.pitch, note.velocity))
@@ -84,9 +89,13 @@ class NoteCollector:
     def settle_instruments(self) -> list[NoteEvent]:
         """Settle the instruments of a complete recording (``service.notes.parts``). Return a
         note_update for each note whose instrument changes."""
-        before, self._notes = self._notes, settle_instruments(self._notes)
-        changed = (new for old, new in zip(before, self._notes, strict=True) if new is not old)
-        return [
+        before = list(self._notes.values())
+        changed = (
+            new
+            for old, new in zip(before, settle_instruments(before), strict=True)
+            if new is not old
+        )
+        updates = [
             NoteEvent(
                 "note_update",
                 note.note_id,
@@ -99,9 +108,11 @@ class NoteCollector:
             )
             for note in changed
         ]
+        self.add(updates)
+        return updates
 
     def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
-        return midi_file(self._notes, self.pedal, tempo)
+        return midi_file(self._notes.values(), self.pedal, tempo)
 
 
 def midi_file(

@@ -87,16 +87,17 @@ def _collect(
 ) -> Transcription:
     """Return the transcription from a response. Raises ServiceError and IncompleteError."""
     collector, started, error = NoteCollector(), dict[str, Any](), None
+    ons: dict[int, NoteEvent] = {}  # by note ID
     for message in messages:
         match message.pop("type"):
             case "started":
                 started = message
             case "note_on":
-                collector.add([NoteEvent("note_on", **_values(NoteEvent, message))])
+                ons[message["note_id"]] = on = NoteEvent("note_on", **_values(NoteEvent, message))
+                collector.add([on])
             case "note_off" | "note_update" as kind:  # these have fewer fields than note_on
-                # Updates of ended notes are ignored, because they are made again below.
-                for on in (n for n in collector.sounding if n.note_id == message["note_id"]):
-                    collector.add([replace(on, kind=kind, **_values(NoteEvent, message))])
+                values = {"instrument_probability": None, **_values(NoteEvent, message)}
+                collector.add([replace(ons[message["note_id"]], kind=kind, **values)])
             case "note_bend":
                 message["cents"] = tuple(message["cents"])
                 collector.add([BendEvent(**_values(BendEvent, message))])
@@ -107,7 +108,6 @@ def _collect(
             case "error":
                 error = f"{message['message']} ({message['code']})"
             case "done":
-                collector.settle_instruments()
                 totals, title = Totals(**message["totals"]), started.pop("title", "")
                 result = TranscriptionResult(
                     notes=collector.notes, pedal=collector.pedal, totals=totals, title=title

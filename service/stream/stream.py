@@ -11,7 +11,6 @@ wide windows, which a caller may request for a stream that is behind, change the
 
 import math
 from collections import deque
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,6 @@ from service.stream.windows import (
 )
 
 MAX_NOTES = 200_000  # maximum number per session or recording, which bounds the memory
-MAX_RUN_FRAMES = 128  # maximum number of frames that the event detector processes at once
 
 
 class Stream:
@@ -206,15 +204,14 @@ class Stream:
         """Return the events decided by the probabilities of the next windows, float32
         [windows, heads, positions, 128]."""
         events: list[Event] = []
-        window_frames = probabilities.shape[2] - self._schedule.repeated_frames
-        while len(probabilities):
-            windows, offset_cents = self._next_run(len(probabilities), window_frames)
-            frames = np.concatenate(probabilities[:windows], axis=1)  # [heads, frames, PITCHES]
-            probabilities = probabilities[windows:]
+        new_frames = probabilities.shape[2] - self._schedule.repeated_frames
+        for frames in probabilities:  # [heads, positions, PITCHES]
+            # A window's offset is the offset of the filters that computed its first new frame.
+            filtered = HOP * (self._frames + self.config.min_lookahead_hops)
+            offset_cents = self._tuner.offset_cents(filtered)
             if self._end_frame is not None:
                 oldest = self._frames - self._schedule.repeated_frames
                 frames = frames[:, : max(0, self._end_frame - oldest)]
-            new_frames = windows * window_frames
             if self._on_frames is not None:
                 late = self.late_frames
                 missing = max(0, late - self._frames)  # at the start of a stream
@@ -225,19 +222,6 @@ class Stream:
                 events += self._detector.push(self._frames, frames, new_frames, offset_cents)
             self._frames += new_frames
         return self._record(events)
-
-    def _next_run(self, max_windows: int, hops: int) -> tuple[int, float]:
-        """Return the number of next windows, ``hops`` hops apart, whose filters have the same
-        offset, and this offset in cents. Processing these windows at once is faster. In anytime
-        mode the number is 1, because each window repeats frames of earlier windows."""
-        before_detected = (self._first_detected_frame - self._frames) // hops
-        limit = before_detected if before_detected > 0 else max(1, MAX_RUN_FRAMES // hops)
-        limit = 1 if self._schedule.repeated_frames else min(limit, max_windows)
-        # A window's offset is the offset of the filters that computed its first new frame.
-        first = HOP * (self._frames + self.config.min_lookahead_hops)
-        ends = range(first, first + limit * hops * HOP, hops * HOP)
-        offset_cents, run = next(groupby(ends, key=self._tuner.offset_cents))
-        return len(list(run)), offset_cents
 
     def finish(self) -> list[Event]:
         """Return the last events, which end all notes. Call this after ``end``, once all windows

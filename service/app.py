@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -138,11 +138,6 @@ class PageFiles(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        if isinstance(response, FileResponse):
-            # Read the small file directly. FileResponse would read it in a thread.
-            del response.headers["accept-ranges"]
-            content = Path(response.path).read_bytes()  # noqa: ASYNC240
-            response = Response(content, response.status_code, response.headers)
         response.headers.update(PAGE_HEADERS)
         return response
 

@@ -36,6 +36,10 @@ RECEIVE_BUFFER_BYTES = 128 * 1024  # small, so that a ping behind the audio is a
 MAX_HEAD_BYTES = 32 * 1024
 HEAD_TOO_LARGE = f"request head too large: at most {MAX_HEAD_BYTES} bytes are accepted"
 MAX_PIPELINED = 16  # maximum number of requests that wait for the response to an earlier request
+# Size of a websocket's waiting messages above which no more are read. Reading ahead lets the server
+# answer a ping that follows the waiting messages.
+MAX_READ_AHEAD_BYTES = 1024 * 1024
+OVERHEAD_BYTES = 256  # added to the size of each waiting message
 PARSED_BYTES = 4096  # bytes of a websocket that are parsed before other connections are served
 # Maximum rate of a client's websocket frames. The frames of FRAMES_BURST_S may arrive at once.
 MAX_FRAMES_PER_S, FRAMES_BURST_S = 2000, 1.0
@@ -106,13 +110,35 @@ class HttpConnection(HttpToolsProtocol):
         )
 
 
+class MessageQueue(asyncio.Queue[ASGIReceiveEvent]):
+    """Queue of a websocket's messages. ``size``: bytes of audio and characters of text, plus
+    OVERHEAD_BYTES for each message."""
+
+    size = 0
+
+    def _put(self, item: ASGIReceiveEvent) -> None:
+        super()._put(item)
+        self.size += _size(item)
+
+    def _get(self) -> ASGIReceiveEvent:
+        item = super()._get()
+        self.size -= _size(item)
+        return item
+
+
+def _size(message: Any) -> int:
+    return OVERHEAD_BYTES + len(message.get("bytes") or message.get("text") or "")
+
+
 class SocketConnection(WebSocketsSansIOProtocol):
     """Websocket that parses PARSED_BYTES at a time, and after a burst at most MAX_FRAMES_PER_S. A
     client that sends endless small frames, such as pings, could otherwise block the event loop. The
-    class also prevents uvicorn from logging rejected handshakes as errors."""
+    class reads until MAX_READ_AHEAD_BYTES wait for the application, and prevents uvicorn from
+    logging rejected handshakes as errors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.queue = self._messages = MessageQueue()
         self._unparsed = b""
         self._frames_done_s = 0.0  # time at which MAX_FRAMES_PER_S allows another frame
         self._parsing: asyncio.TimerHandle | None = None
@@ -123,8 +149,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     async def receive(self) -> ASGIReceiveEvent:
         message = await super().receive()
-        if self._parsing is not None:
-            self.transport.pause_reading()  # the base class may have resumed reading
+        self._pause_or_resume()
         return message
 
     def data_received(self, data: bytes) -> None:
@@ -142,6 +167,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
                 self.handle_parser_exception()
                 return
         super().send_receive_event_to_app()
+        self._pause_or_resume()
 
     def handle_events(self) -> None:
         self._frames_done_s = max(self._frames_done_s, self.loop.time())
@@ -157,9 +183,17 @@ class SocketConnection(WebSocketsSansIOProtocol):
             return
         wait_s = self._frames_done_s - self.loop.time() - FRAMES_BURST_S
         if self._unparsed or wait_s > 0:
-            self.transport.pause_reading()
             self._parsing = self.loop.call_later(max(0.0, wait_s), self._parse)
-        elif not self.read_paused:
+        self._pause_or_resume()
+
+    def _pause_or_resume(self) -> None:
+        """Pause or resume reading. The base class reads only while no message waits."""
+        self.read_paused = self._messages.size > MAX_READ_AHEAD_BYTES
+        if self.transport.is_closing():
+            return
+        if self.read_paused or self._parsing is not None:
+            self.transport.pause_reading()
+        else:
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:

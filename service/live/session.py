@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any
 
-from model.config import ModelConfig
+from model.config import HOP, ModelConfig
+from service.audio.resample import RateRatio
 from service.protocol.errors import ErrorCode, ProtocolError
+from service.protocol.options import StreamOptions
 from service.protocol.server_messages import DoneReason
 from service.stream.session import OpenSession, SessionOutput
-from service.stream.windows import PcmWindows
+from service.stream.windows import WindowSchedule
 from service.workers.pool import WorkerClient
 from service.workers.worker import Audio
 
@@ -20,10 +22,6 @@ MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session st
 _MAX_OUTPUTS = 256  # number of waiting outputs above which a session stops reading
 _MAX_FLUSHES = 64  # maximum number of unacknowledged `flush` messages of a session
 MAX_MESSAGE_BYTES = 1024 * 1024  # 5 s of mono 48 kHz float32
-# Size of a session's waiting messages above which no more are read. Reading ahead lets the server
-# answer a ping that follows the waiting messages.
-MAX_READ_AHEAD_BYTES = 1024 * 1024
-OVERHEAD_BYTES = 256  # added to the size of each waiting message
 Message = MutableMapping[str, Any]
 
 
@@ -32,17 +30,10 @@ class ClientDisconnectedError(Exception):
 
 
 class Receiver:
-    """Receives messages, and measures how long the client is idle.
-
-    While the session pauses, a task receives messages ahead, until more than MAX_READ_AHEAD_BYTES
-    wait for ``next``. The time of a pause does not count as the client's idle time.
-    """
+    """Receives messages, and measures how long the client is idle. Pauses do not count."""
 
     def __init__(self, receive: Callable[[], Awaitable[Message]]) -> None:
         self._receive = receive
-        self._messages: deque[Message] = deque()
-        self._bytes = 0
-        self._task: asyncio.Task[None] | None = None
         self._is_paused = False
         self._message_s = self._audio_s = monotonic()  # times of the latest message and audio
 
@@ -59,47 +50,18 @@ class Receiver:
     async def next(self) -> bytes | str:
         """Wait for the next message and return its payload. Raises ClientDisconnectedError after
         the last message, and ProtocolError if a message is too big."""
-        if self._task is not None and not self._messages:
-            await self._task
-        if self._messages:
-            message = self._messages.popleft()
-            self._bytes -= _size(message)
-        else:
-            message = await self._receive()
-        payload = _payload(message)
+        payload = _payload(await self._receive())
         self._message_s = monotonic()
         if isinstance(payload, bytes):
             self._audio_s = self._message_s
         return payload
 
     async def pause(self, waiting: Awaitable[None]) -> None:
-        """Wait without returning messages."""
+        """Wait without receiving messages."""
         started_s, self._is_paused = monotonic(), True
-        if self._task is None:
-            self._task = asyncio.create_task(self._receive_ahead())
         await waiting
         self._message_s, self._is_paused = monotonic(), False
         self._audio_s += self._message_s - started_s
-
-    def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _receive_ahead(self) -> None:
-        """Receive messages until the first message after the pause, because a message could be lost
-        if the task were cancelled."""
-        while self._is_paused and self._bytes <= MAX_READ_AHEAD_BYTES:
-            message = await self._receive()
-            self._messages.append(message)
-            self._bytes += _size(message)
-            if message["type"] == "websocket.disconnect":
-                return  # no message follows, so `pause` must not start another task
-        self._task = None
-
-
-def _size(message: Message) -> int:
-    """Return the size of a message: bytes of audio or characters of text, plus OVERHEAD_BYTES."""
-    return OVERHEAD_BYTES + len(message.get("bytes") or message.get("text") or "")
 
 
 def _payload(message: Message) -> bytes | str:
@@ -127,12 +89,16 @@ class SessionProxy:
     """
 
     def __init__(self, opening: OpenSession, config: ModelConfig, worker: WorkerClient) -> None:
-        self._windows = PcmWindows(opening.start, config)
-        self.windows_per_s = self._windows.per_s
-        self._max_bytes = int(MAX_BUFFERED_S * opening.start.audio().byte_rate)
+        start, audio = opening.start, opening.start.audio()
+        self._schedule = WindowSchedule.of(start.options(StreamOptions()), config)
+        self._ratio = RateRatio.of(audio.sample_rate_hz, config.sample_rate)
+        self._frame_bytes = audio.pcm_frame_bytes
+        self._first_sample = start.resume.from_sample if start.resume else 0
+        self.windows_per_s = config.sample_rate / HOP / self._schedule.block_frames
+        self._max_bytes = int(MAX_BUFFERED_S * audio.byte_rate)
         self._received = self._transcribed = 0  # bytes of audio
         self._waiting: list[bytes] = []  # audio to be sent when it completes a window
-        self._next_window = self._windows.next_end(0)
+        self._next_window = self._end_of_next_window()
         self._flushes = self._flushed = 0
         self._ended = False
         self._outputs: deque[SessionOutput] = deque()
@@ -160,8 +126,15 @@ class SessionProxy:
         if data:  # endless empty messages must not fill the memory
             self._waiting.append(data)
         if self._received >= self._next_window:
-            self._next_window = self._windows.next_end(self._received)
+            self._next_window = self._end_of_next_window()
             self._send_waiting()
+
+    def _end_of_next_window(self) -> int:
+        """Return the number of received bytes that will complete another window."""
+        samples = self._first_sample + self._received // self._frame_bytes
+        block = self._schedule.complete(self._ratio.outputs(samples))
+        needed = self._ratio.inputs(self._schedule.end_sample(block))
+        return (needed - self._first_sample) * self._frame_bytes
 
     def flush(self, flush_id: str) -> None:
         self._flushes += 1

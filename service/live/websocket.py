@@ -247,8 +247,6 @@ class Connection:
             session.end("error", error)
         except Exception as error:  # ClientDisconnectedError, or an internal error
             session.fail(error)
-        finally:
-            self._receiver.close()
 
     async def _read_to_end(self, session: SessionProxy, audio: AudioFormat) -> None:
         """Forward messages until `stop`. Raises ProtocolError and ClientDisconnectedError."""

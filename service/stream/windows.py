@@ -25,8 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
-from service.audio.resample import RateRatio
-from service.protocol.client_messages import Start
 from service.protocol.options import (
     FILE_OPTIONS,
     MAX_ANYTIME_BLOCK_FRAMES,
@@ -162,29 +160,6 @@ class WindowSchedule:
     def blocks(self, samples: int) -> int:
         """Return the number of blocks that decide all frames of the first ``samples`` samples."""
         return -(-(self.frames(samples) + self.late_frames) // self.block_frames)
-
-
-class PcmWindows:
-    """Numbers of PCM bytes at which the windows of a session are complete.
-
-    Attributes:
-        per_s: number of windows per second of audio.
-    """
-
-    def __init__(self, start: Start, config: ModelConfig) -> None:
-        audio = start.audio()
-        self._schedule = WindowSchedule.of(start.options(StreamOptions()), config)
-        self._ratio = RateRatio.of(audio.sample_rate_hz, config.sample_rate)
-        self._frame_bytes = audio.pcm_frame_bytes
-        self._first_sample = start.resume.from_sample if start.resume else 0
-        self.per_s = config.sample_rate / HOP / self._schedule.block_frames
-
-    def next_end(self, received: int) -> int:
-        """Return the number of bytes that completes another window after ``received`` bytes."""
-        samples = self._first_sample + received // self._frame_bytes
-        block = self._schedule.complete(self._ratio.outputs(samples))
-        needed = self._ratio.inputs(self._schedule.end_sample(block))
-        return (needed - self._first_sample) * self._frame_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from model.storage import WEIGHTS
 from service.access.keys import hash_key
-from service.live.session import MAX_READ_AHEAD_BYTES
 from service.live.websocket import MIN_READ_BYTES_PER_S
-from service.server import MAX_PIPELINED
+from service.server import MAX_PIPELINED, MAX_READ_AHEAD_BYTES
 from tests.benchmarks.machine import process_tree
 from tests.service.apps import (
     PITCHES,

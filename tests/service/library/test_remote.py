@@ -20,6 +20,7 @@ from rse_transcribe import command, remote
 from service.access.keys import hash_key
 from service.notes.events import PedalPress
 from tests.clients.fake_service import unused_address
+from tests.commands import run
 from tests.fakes import FakeTranscriber
 from tests.service.apps import RATE_HZ, melody
 from tests.service.servers import TONES, server_starter
@@ -47,7 +48,7 @@ def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("ending", "damaged"), [("mid", False), ("json", True), ("csv", False)])
 def test_server_option_gives_the_files_of_a_local_run(
-    url: str, song: Path, capsys: pytest.CaptureFixture[str], ending: str, damaged: bool
+    url: str, song: Path, ending: str, damaged: bool
 ) -> None:
     data = song.read_bytes()
     if damaged:
@@ -56,27 +57,27 @@ def test_server_option_gives_the_files_of_a_local_run(
     results: list[bytes] = []
     for location in ([], ["--server", url]):
         out = song.with_name(f"{len(results)}.{ending}")
-        options = ["-o", str(out), "--lookahead-ms", "150", "--bends"]
-        assert command.main([str(song), *options, *location]) == damaged
-        output.append(capsys.readouterr().err.replace(" (undecodable)", ""))
+        options = ["-o", out, "--lookahead-ms", 150, "--bends"]
+        status, _, error = run(command.main, song, *options, *location)
+        assert status == damaged
+        output.append(error.replace(" (undecodable)", ""))
         results.append(out.read_bytes())
     assert results[0] == results[1]
     assert output[0] == output[1]
 
 
 def test_rejected_key_and_missing_service_keep_the_old_file(
-    url: str, song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, song: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     song.with_suffix(".mid").write_text("of yesterday")
     monkeypatch.setenv("RSE_KEY", "wrong")
-    assert command.main([str(song), "--force", "--server", url]) == 1
-    output = capsys.readouterr().err
-    assert output == f"{song}: no valid API key or token (unauthorized)\n"
+    status, _, error = run(command.main, song, "--force", "--server", url)
+    assert (status, error) == (1, f"{song}: no valid API key or token (unauthorized)\n")
     with unused_address() as empty:
-        assert command.main([str(song), "--force", "--server", empty]) == 1
-    output = capsys.readouterr().err
-    assert "cannot connect" in output
-    assert output.endswith("; `rse-transcribe serve` starts a service\n")
+        status, _, error = run(command.main, song, "--force", "--server", empty)
+    assert status == 1
+    assert "cannot connect" in error
+    assert error.endswith("; `rse-transcribe serve` starts a service\n")
     assert song.with_suffix(".mid").read_text() == "of yesterday"
 
 
@@ -146,9 +147,7 @@ def test_response_before_the_end_of_the_recording_states_the_reason(
 
 
 @pytest.mark.parametrize(("rejections", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
-def test_busy_service_is_retried(
-    url: str, song: Path, capsys: pytest.CaptureFixture[str], rejections: int, status: int
-) -> None:
+def test_busy_service_is_retried(url: str, song: Path, rejections: int, status: int) -> None:
     def reject(connection: socket.socket) -> None:
         read_chunked(connection)
         problem = b'{"code": "capacity", "detail": "no slot is free"}'
@@ -160,8 +159,9 @@ def test_busy_service_is_retried(
             connection.sendall(read_chunked(service))
 
     with scripted_service(*[reject] * rejections, *[forward] * (1 - status)) as busy:
-        assert command.main([str(song), "--server", busy]) == status
-    assert capsys.readouterr().err.count("no slot is free") == 1 + status
+        outcome = run(command.main, song, "--server", busy)
+    assert outcome.status == status
+    assert outcome.error.count("no slot is free") == 1 + status
 
 
 def test_messages_arrive_as_the_service_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,21 +239,18 @@ def test_connection_that_breaks_is_reported() -> None:
 @pytest.mark.parametrize(
     "url", ["http://localhost:80x", "http://my host:8000", "ws://a", "http://:80"]
 )
-def test_invalid_address_is_reported(
-    song: Path, capsys: pytest.CaptureFixture[str], url: str
-) -> None:
-    assert command.main([str(song), "--server", url]) == 1
-    assert f"invalid service address: {url!r}" in capsys.readouterr().err
+def test_invalid_address_is_reported(song: Path, url: str) -> None:
+    status, _, error = run(command.main, song, "--server", url)
+    assert status == 1
+    assert f"invalid service address: {url!r}" in error
 
 
-def test_invalid_key_is_not_printed(
-    url: str, song: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_key_is_not_printed(url: str, song: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_KEY", "rse_geheim\u00df")
-    assert command.main([str(song), "--server", url]) == 1
-    output = capsys.readouterr().err
-    assert "RSE_KEY is not an API key" in output
-    assert "geheim" not in output
+    status, _, error = run(command.main, song, "--server", url)
+    assert status == 1
+    assert "RSE_KEY is not an API key" in error
+    assert "geheim" not in error
 
 
 def test_unreadable_recording_is_not_a_lost_connection(url: str, song: Path) -> None:

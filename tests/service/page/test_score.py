@@ -123,7 +123,9 @@ def test_print_contains_the_score_alone(tab: Tab, tune: Path) -> None:
 def test_print_of_the_roll_is_light_in_the_dark_scheme(tab: Tab, tune: Path) -> None:
     page = tab.page
     tab.upload(tune)
-    corner = "() => document.querySelector('#roll').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
+    corner = (
+        "() => document.querySelector('#roll').getContext('2d').getImageData(2, 2, 1, 1).data[0]"
+    )
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"() => ({corner})() < 64")
     page.evaluate(f"() => onafterprint = () => window.printed = ({corner})()")

@@ -15,7 +15,6 @@ from service.notes.events import NoteEvent
 from service.notes.note_collector import midi_file
 from service.protocol.options import FILE_OPTIONS, Mix, Mode, StreamOptions
 from service.stream.recording import RecordingStep, TranscriptionResult, transcribe_recording
-from service.stream.windows import EngineError
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import sound_file
 from tests.service.streams import MELODY, audio_format, to_bytes, transcribe_stream
@@ -102,16 +101,3 @@ def test_memory_does_not_grow_with_the_duration(engine: LocalEngine) -> None:
     peak_bytes(5.0)  # allocate caches
     # 90 s of samples are 15.9 MB. A few segments, 4 MB, are in flight at any time.
     assert peak_bytes(135.0) < peak_bytes(45.0) + 8_000_000
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_failing_model_preserves_earlier_notes(workers: int) -> None:
-    samples = play(MELODY, 90.0, RATE_HZ)
-    samples[RATE_HZ * 70 :] = FakeTranscriber.POISON
-    steps: list[RecordingStep] = []
-    with LocalEngine(FakeTranscriber(), workers) as engine:
-        with pytest.raises(EngineError, match="poisoned"):
-            steps.extend(step for step in transcribe_recording(wav(samples), engine))
-    result = steps[-1].result
-    assert result is not None
-    assert len(result.notes) == len(MELODY)

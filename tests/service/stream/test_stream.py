@@ -38,20 +38,6 @@ def full_engine() -> Iterator[LocalEngine]:
         yield engine
 
 
-def timed_events(
-    engine: LocalEngine, samples: NDArray[np.float32], rate_hz: int, options: StreamOptions
-) -> list[tuple[Event, int]]:
-    """Return the events of a stream before its end, each with the number of processed samples."""
-    stream = open_stream(engine, audio_format(rate_hz), options)
-    features = engine.open_stream()
-    stream.feed_samples(samples)
-    out: list[tuple[Event, int]] = []
-    while (windows := stream.next_windows(1)) is not None:
-        events = stream.process_predictions(engine.compute(features, windows))
-        out += [(event, stream.processed_samples) for event in events]
-    return out
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("rate_hz", [8_000, 96_000])
 def test_notes_of_a_melody_have_their_times(
@@ -93,7 +79,7 @@ def test_wide_windows_give_the_same_frames(
     full_engine: LocalEngine, options: StreamOptions, turns: list[bool]
 ) -> None:
     """The fake model predicts a frame equally from every window that contains it."""
-    samples = random_performance(FAKE_RATE_HZ, 3, 2.0)
+    samples = random_performance(FAKE_RATE_HZ, 3, 1.0)
     audio = audio_format(FAKE_RATE_HZ)
     raw = to_bytes(samples, audio)
     expected, expected_frames = transcribe_stream(full_engine, raw, audio, options)
@@ -115,23 +101,6 @@ def test_wide_windows_give_the_same_frames(
     assert bool(widened) == any(turns)
     np.testing.assert_allclose(np.concatenate(blocks, axis=1), expected_frames, atol=1e-5)
     assert events == expected
-
-
-@settings(max_examples=8)
-@given(data=st.data())
-def test_no_event_depends_on_later_audio(full_engine: LocalEngine, data: st.DataObject) -> None:
-    rate_hz = data.draw(st.sampled_from([FAKE_RATE_HZ, 44_100, 48_000]))
-    options = data.draw(st.sampled_from(OPTIONS))
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    samples = play(MELODY, 1.5, rate_hz, level=float(rng.uniform(0.1, 0.2)))
-    samples += 0.01 * rng.standard_normal(len(samples)).astype(np.float32)
-    events = timed_events(full_engine, samples, rate_hz, options)
-    assert events
-    _, needed = events[data.draw(st.integers(0, len(events) - 1))]
-    other = 0.2 * rng.standard_normal(len(samples)).astype(np.float32)
-    other[:needed] = samples[:needed]
-    decided = [event for event in events if event[1] <= needed]
-    assert timed_events(full_engine, other, rate_hz, options)[: len(decided)] == decided
 
 
 @pytest.mark.parametrize("options", OPTIONS)

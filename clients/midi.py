@@ -38,10 +38,14 @@ class ReceivedNotes:
     """Collects notes, in the order of their ``NoteOn`` events, and pedal events."""
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        self._notes: dict[int, Note] = {}  # by note_id
         self.pedal: list[Pedal] = []
         self.programs: Mapping[str, int] = {}  # General MIDI program by instrument
         self._sounding: dict[int, Note] = {}
+
+    @property
+    def notes(self) -> list[Note]:
+        return list(self._notes.values())
 
     @property
     def sounding(self) -> list[Note]:
@@ -57,10 +61,9 @@ class ReceivedNotes:
             case NoteOn():
                 fields = event.model_dump(exclude={"seq", "type", "time_s", "frame"})
                 note = Note(onset_s=event.time_s, onset_frame=event.frame, **fields)
-                self.notes.append(note)
-                self._sounding[event.note_id] = note
-            case NoteUpdate() if event.note_id in self._sounding:
-                note = self._sounding[event.note_id]
+                self._notes[event.note_id] = self._sounding[event.note_id] = note
+            case NoteUpdate() if event.note_id in self._notes:  # the note may have ended
+                note = self._notes[event.note_id]
                 note.instrument = event.instrument
                 note.instrument_probability = event.instrument_probability
             case NoteBend() if event.note_id in self._sounding:

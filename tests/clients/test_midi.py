@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clients.events import Connected
 from clients.midi import VIRTUAL_NAME, MidiOut, MidiPortError, MpeOut, ReceivedNotes, open_port
 from service.protocol.midi_file import FASTEST_BPM, MASTER, MEMBERS, TICKS_PER_BEAT, Tempo, TempoMap
-from service.protocol.server_messages import NoteBend, Pedal
+from service.protocol.server_messages import NoteBend, NoteUpdate, Pedal
 from tests.clients.fake_devices import FakePort, note_off, note_on
 
 
@@ -51,6 +51,15 @@ def test_a_held_pedal_is_released_at_the_end(instrument: str | None) -> None:
     notes.handle(note_off(0, 60, 1.5))
     (part,) = pretty_midi.PrettyMIDI(io.BytesIO(notes.midi())).instruments
     assert [(c.value, round(c.time, 3)) for c in part.control_changes] == [(127, 0.0), (0, 1.5)]
+
+
+def test_the_instrument_of_an_ended_note_may_change() -> None:
+    notes = ReceivedNotes()
+    notes.handle(note_on(0, 60, 0.5, instrument="viola"))
+    notes.handle(note_off(0, 60, 1.5))
+    notes.handle(NoteUpdate(note_id=0, pitch=60, instrument="violin"))
+    (note,) = notes.notes
+    assert (note.instrument, note.offset_s) == ("violin", 1.5)
 
 
 def take_messages(port: FakePort) -> list[tuple[str | int, ...]]:

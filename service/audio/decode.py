@@ -41,33 +41,6 @@ class SampleArray:
         """Do nothing: there is no file."""
 
 
-class _RateConverter:
-    """Uses FFmpeg to convert samples between the sample rates of a file. ``service.audio.resample``
-    would import SciPy, for which the process that decodes a file has too little memory."""
-
-    def __init__(self, input_rate_hz: int, output_rate_hz: int) -> None:
-        self.input_rate_hz = input_rate_hz
-        self._resampler: av.AudioResampler | None = None
-        if input_rate_hz != output_rate_hz:
-            self._resampler = av.AudioResampler("flt", "mono", output_rate_hz)
-
-    def process(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        if self._resampler is None or not len(samples):
-            return samples
-        frame = av.AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
-        frame.sample_rate = self.input_rate_hz
-        return self._converted(frame)
-
-    def finish(self) -> NDArray[np.float32]:
-        """Return the last samples."""
-        return np.zeros(0, np.float32) if self._resampler is None else self._converted(None)
-
-    def _converted(self, frame: av.AudioFrame | None) -> NDArray[np.float32]:
-        assert self._resampler is not None
-        blocks = [block.to_ndarray()[0] for block in self._resampler.resample(frame)]
-        return np.concatenate([np.zeros(0, np.float32), *blocks])
-
-
 class AudioDecoder:
     """Decoder of a recording to mono float32 samples. Iterate once over its blocks, shape [n].
 
@@ -160,20 +133,21 @@ class AudioDecoder:
         """Yield mono samples at the rate of the first frame."""
         rate_hz = self.audio.sample_rate_hz
         read_s, replaced, first_s = 0.0, 0, 0.0
-        resampler = _RateConverter(rate_hz, rate_hz)
+        resampler, input_rate_hz = None, rate_hz
         for values, frame_rate_hz in self._container.frames():
-            if frame_rate_hz != resampler.input_rate_hz:
-                yield self._flush(resampler)
-                resampler = _RateConverter(frame_rate_hz, rate_hz)
+            if frame_rate_hz != input_rate_hz:
+                yield _resampled(resampler, self._downmix.finish(), input_rate_hz, is_last=True)
+                is_changed, input_rate_hz = frame_rate_hz != rate_hz, frame_rate_hz
+                resampler = av.AudioResampler("flt", "mono", rate_hz) if is_changed else None
             valid = np.abs(values) <= MAX_AMPLITUDE  # False for NaN as well
             if not valid.all():
                 if not replaced:
                     first_s = read_s + float(np.argmin(valid.all(axis=1))) / frame_rate_hz
                 replaced += int(valid.size - valid.sum())
                 values = np.where(valid, values, np.float32(0))
-            yield resampler.process(self._downmix(self._gain * values))
+            yield _resampled(resampler, self._downmix(self._gain * values), input_rate_hz)
             read_s += len(values) / frame_rate_hz
-        yield self._flush(resampler)
+        yield _resampled(resampler, self._downmix.finish(), input_rate_hz, is_last=True)
         if self._container.corruption is not None:
             raise ProtocolError(ErrorCode.UNDECODABLE, self._container.corruption)
         if replaced:
@@ -181,9 +155,6 @@ class AudioDecoder:
                 f"invalid samples replaced by silence: {replaced}, the first at {first_s:.1f} s"
             )
             raise ProtocolError(ErrorCode.BAD_AUDIO, detail)
-
-    def _flush(self, resampler: _RateConverter) -> NDArray[np.float32]:
-        return np.concatenate([resampler.process(self._downmix.finish()), resampler.finish()])
 
     def _check_duration(self, samples: float) -> None:
         max_s = self._max_duration_s
@@ -198,3 +169,24 @@ def _open(recording: BinaryIO | SampleArray) -> Container | SampleArray:
     if not recording.seek(0, io.SEEK_END):
         raise ProtocolError(ErrorCode.EMPTY_AUDIO, "the file is empty")
     return Container(recording)
+
+
+def _resampled(
+    resampler: av.AudioResampler | None,
+    samples: NDArray[np.float32],
+    rate_hz: int,
+    is_last: bool = False,
+) -> NDArray[np.float32]:
+    """Convert samples at ``rate_hz`` to the resampler's rate. ``service.audio.resample`` would
+    import SciPy, for which the process that decodes a file has too little memory."""
+    if resampler is None:
+        return samples
+    frames: list[av.AudioFrame | None] = []
+    if len(samples):
+        frame = av.AudioFrame.from_ndarray(samples[None], format="flt", layout="mono")
+        frame.sample_rate = rate_hz
+        frames.append(frame)
+    if is_last:
+        frames.append(None)  # returns the samples that the resampler still holds
+    blocks = [block.to_ndarray()[0] for frame in frames for block in resampler.resample(frame)]
+    return np.concatenate([np.zeros(0, np.float32), *blocks])

@@ -47,8 +47,12 @@ def interruptible_imports(program: str) -> Iterator[None]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file atomically, and replace it if it exists."""
-    replace_file(path, lambda file: file.write(data))
+    """Write a file atomically, and replace it if it exists. If it is a symbolic link, write to its
+    target. Raises OSError."""
+    try:
+        replace_file(path.resolve(), lambda file: file.write(data))
+    except OSError as error:  # its file name is temporary, and meaningless to the user
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> None:

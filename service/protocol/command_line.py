@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from model import commands
+from model.commands import write_atomically as write_atomically
 
 # Environment variable with the API key of a client. The key is not an argument, because other users
 # of the machine can see command lines.
@@ -64,14 +64,6 @@ def check_not_existing(files: Iterable[Path], force: bool) -> None:
             raise FileExistsError(f"{file} is a folder")
         if file.exists() and not force:
             raise FileExistsError(f"{file} exists; use --force to replace it")
-
-
-def write_atomically(file: Path, data: bytes) -> None:
-    """Write a file atomically. If it is a symbolic link, write to its target. Raises OSError."""
-    try:
-        commands.write_atomically(file.resolve(), data)
-    except OSError as error:  # its file name is temporary, and meaningless to the user
-        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 def check_writable(file: Path) -> None:

@@ -81,8 +81,6 @@ class FakeTranscriber:
             "fake", FAKE_RATE_HZ, front_end=front_end or StridedConfig(), heads=heads
         )
         self.card: dict[str, Any] = {}
-        self.batches: list[int] = []  # sizes of all batches
-        self.fail_next_batch = False
         time_s = (torch.arange(_SPAN, dtype=torch.float64) - HOP) / FAKE_RATE_HZ
         phase = 2 * torch.pi * time_s[:, None] * torch.tensor([tone_hz(p) for p in FAKE_PITCHES])
         shape = torch.hann_window(_SPAN, periodic=False, dtype=torch.float64)
@@ -100,10 +98,6 @@ class FakeTranscriber:
         )
 
     def predict_features(self, features: Tensor) -> Tensor:
-        self.batches.append(len(features))
-        if self.fail_next_batch:
-            self.fail_next_batch = False
-            raise RuntimeError("failing batch")
         frame = (features * 5).clamp(0, 1)  # probability 1 at an amplitude of 0.2
         rise = torch.zeros_like(features)
         rise[:, 1:] = (features[:, 1:] - features[:, :-1]).clamp(min=0)

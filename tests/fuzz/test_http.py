@@ -87,7 +87,7 @@ SCORES = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with serving(max_upload_s=2.0, max_upload_bytes=2**16) as (client, _):
+    with serving(max_upload_s=2.0, max_upload_bytes=2**16) as client:
         yield client
 
 

@@ -93,10 +93,8 @@ class FinishWebsockets:
 
 
 @contextmanager
-def serving(
-    transcriber: FakeTranscriber | None = None, **settings: Any
-) -> Iterator[tuple[TestClient, FakeTranscriber]]:
-    """Yield a client of a ready application, and its model."""
+def serving(transcriber: FakeTranscriber | None = None, **settings: Any) -> Iterator[TestClient]:
+    """Yield a client of a ready application."""
     model = transcriber or FakeTranscriber()
     settings.setdefault("allowed_hosts", ("testserver",))  # the client's name for the server
     settings.setdefault("max_sessions_per_client", 100)  # all sessions come from one client
@@ -106,7 +104,7 @@ def serving(
     app.add_middleware(FinishWebsockets)
     with TestClient(app, raise_server_exceptions=False) as client:
         wait_for(client, "/readyz", 200)
-        yield client, model
+        yield client
 
 
 def wait_for(client: TestClient, path: str, status: int) -> None:

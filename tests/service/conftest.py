@@ -22,7 +22,7 @@ def engine() -> Iterator[LocalEngine]:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     """Client of an application with the model of pure tones and the default limits."""
-    with serving() as (client, _):
+    with serving() as client:
         yield client
 
 

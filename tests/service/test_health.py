@@ -58,7 +58,7 @@ def test_openapi_describes_the_endpoints(client: TestClient) -> None:
 def test_info_has_card_and_settings_without_host() -> None:
     model = FakeTranscriber()
     model.card["licence"] = "MIT"
-    with serving(model, max_sessions=3, host="127.0.0.9") as (client, _):
+    with serving(model, max_sessions=3, host="127.0.0.9") as client:
         info = client.get("/info").json()
     assert info["model"] == "fake"
     assert info["card"]["licence"] == "MIT"

@@ -17,7 +17,7 @@ from tests.service.apps import ADDRESS, START, of_type, send, serving, sound_fil
 def test_requests_are_served_while_the_model_runs() -> None:
     model = GatedTranscriber()
     model.gate.set()
-    with serving(model) as (client, _), ThreadPoolExecutor(1) as pool:
+    with serving(model) as client, ThreadPoolExecutor(1) as pool:
         model.close_gate()
         upload = pool.submit(client.post, "/transcribe", files={"file": sound_file()})
         try:
@@ -54,7 +54,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> tuple[Event
 def test_requests_are_served_while_notes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     entered, gate = hold(monkeypatch, ScoreRequest, "model_validate_json")
     body = {"notes": [{"onset_s": 1, "offset_s": 2, "pitch": 60}]}
-    with serving() as (client, _), ThreadPoolExecutor(1) as pool:
+    with serving() as client, ThreadPoolExecutor(1) as pool:
         score = pool.submit(client.post, "/score?form=musicxml", json=body)
         assert entered.wait(30)
         assert client.get("/healthz").status_code == 200
@@ -68,13 +68,13 @@ def test_score_is_serialised_in_the_process_that_renders_it(
 ) -> None:
     monkeypatch.setattr(JSONResponse, "render", None)  # it would block the event loop
     body = {"notes": [{"onset_s": 1, "offset_s": 2, "pitch": 60}]}
-    with serving() as (client, _):
+    with serving() as client:
         assert client.post("/score", json=body).json()["svg"].startswith("<svg")
 
 
 def test_requests_are_served_while_notes_are_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     entered, gate = hold(monkeypatch, Note, "__getstate__")
-    with serving() as (client, _), ThreadPoolExecutor(1) as pool:
+    with serving() as client, ThreadPoolExecutor(1) as pool:
         files = {"file": sound_file()}
         upload = pool.submit(client.post, "/transcribe?answer=musicxml", files=files)
         assert entered.wait(60)

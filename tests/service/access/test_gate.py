@@ -1,8 +1,8 @@
 """Tests of the gate: which clients it admits, and which errors the others receive."""
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,11 @@ from tests.service.apps import ADDRESS, receive_all, serving, start_session
 
 ALICE, BOB = "rse_alice-has-a-long-secret", "rse_bob-has-another"
 KEYS = f"alice:{hash_key(ALICE).hex()} bob:{hash_key(BOB).hex()}"
+guarded = partial(serving, keys=KEYS)
 
 
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
-
-
-@contextmanager
-def guarded(**settings: Any) -> Iterator[TestClient]:
-    with serving(keys=KEYS, **settings) as (client, _):
-        yield client
 
 
 def run_silent_session(client: TestClient, **options: Any) -> str | None:
@@ -100,7 +95,7 @@ def test_token_opens_a_websocket_and_is_not_echoed() -> None:
 def test_client_may_use_half_of_the_slots_or_its_own_limit(limit: str, count: int) -> None:
     with ExitStack() as stack:
         keys = KEYS.replace(" bob", f"{limit} bob")
-        client, _ = stack.enter_context(
+        client = stack.enter_context(
             serving(keys=keys, max_sessions=4, max_sessions_per_client="auto")
         )
         for _ in range(count):
@@ -115,7 +110,7 @@ def test_removed_key_and_its_tokens_are_rejected(
     monkeypatch.setattr("service.app.KEYS_POLL_S", 0.01)
     keys = tmp_path / "keys"
     keys.write_text(KEYS.replace(" ", "\n"))
-    with serving(keys_file=str(keys)) as (client, _):
+    with serving(keys_file=str(keys)) as client:
         token = client.post("/token", headers=bearer(ALICE)).json()["token"]
         keys.write_text(KEYS.split()[1])
         while client.get("/info", headers=bearer(ALICE)).status_code == 200:
@@ -169,7 +164,7 @@ LISTED = {"music.example.org": 200, "192.0.2.7": 421, "evil.com:8000": 421}
     ],
 )
 def test_only_allowed_hosts_are_served(settings: dict[str, Any], statuses: dict[str, int]) -> None:
-    with serving(**settings) as (client, _):
+    with serving(**settings) as client:
         for host, status in statuses.items():
             headers = {"Host": host, **bearer(ALICE)}
             assert client.get("/info", headers=headers).status_code == status
@@ -184,7 +179,7 @@ def test_only_allowed_hosts_are_served(settings: dict[str, Any], statuses: dict[
 
 
 def test_foreign_origins_are_rejected() -> None:
-    with serving() as (client, _):
+    with serving() as client:
         headers = {"Origin": "http://evil.example"}
         assert handshake_rejection(client, headers=headers) == (403, "origin_not_allowed")
         response = client.post("/transcribe", headers=headers)

@@ -47,7 +47,7 @@ def notes(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def expected() -> list[dict[str, Any]]:
     """Notes of the application without Ray."""
     network: Any = storage.load("live")
-    with serving(network) as (client, _):
+    with serving(network) as client:
         return notes(perform(client, AUDIO)[1])
 
 

@@ -39,7 +39,7 @@ def push_blocks(samples: np.ndarray | None = None) -> list[Event]:
 
 
 def test_stream_returns_the_events_of_the_websocket() -> None:
-    with serving() as (client, _):
+    with serving() as client:
         ready, _ = perform(client, b"")
         reported = transcribe_melody(client)
     with Stream(RATE_HZ, model=FakeTranscriber()) as stream:

@@ -33,7 +33,7 @@ DEFAULT, ANYTIME = StreamOptions(), StreamOptions(mode=Mode.ANYTIME)
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     # Measured times of windows do not change the capacity.
     monkeypatch.setattr("service.ops.capacity.MEMORY_WINDOWS", 1e12)
-    with serving(max_sessions="auto") as (client, _):
+    with serving(max_sessions="auto") as client:
         yield client
 
 
@@ -81,7 +81,7 @@ def test_session_reserves_its_load(client: TestClient) -> None:
 
 
 def test_fixed_limit_ignores_the_options() -> None:
-    with serving(max_sessions=2) as (client, _):
+    with serving(max_sessions=2) as client:
         with live_session(client, mode="anytime"), live_session(client, block_frames=8):
             info = client.get("/info").json()
         assert (info["max_sessions"], info["capacity"]) == (2, None)
@@ -90,7 +90,7 @@ def test_fixed_limit_ignores_the_options() -> None:
 def test_newer_connection_replaces_the_older(monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds without a free slot, because the older connection's slot is reused."""
     monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
-    with serving(max_sessions=1) as (client, _), client.websocket_connect(ADDRESS) as ghost:
+    with serving(max_sessions=1) as client, client.websocket_connect(ADDRESS) as ghost:
         ready = start_session(ghost)
         error, _ = rejected_start(client)  # another session does not get the slot
         assert error["code"] == "too_many_sessions"
@@ -113,7 +113,7 @@ def test_newer_connection_replaces_the_older(monkeypatch: pytest.MonkeyPatch) ->
 def test_resumed_session_leaves_no_socket_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "GHOST_IDLE_S", 0.0)
     monkeypatch.setattr(websocket, "MAX_SOCKETS_WITHOUT_SLOT", 1)
-    with serving(max_sessions=1) as (client, _), ExitStack() as sockets:
+    with serving(max_sessions=1) as client, ExitStack() as sockets:
         fields: dict[str, Any] = {}
         for _ in range(3):  # each resumes the session of the one before
             socket = sockets.enter_context(client.websocket_connect(ADDRESS))

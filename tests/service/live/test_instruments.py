@@ -44,7 +44,7 @@ TUNE = [(p, BEAT_S * (n + 1), BEAT_S * (n + 1.8)) for n, p in enumerate([57, 69,
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with serving(FakeTranscriber(HEADS)) as (client, _):
+    with serving(FakeTranscriber(HEADS)) as client:
         yield client
 
 
@@ -137,7 +137,7 @@ def test_notes_of_a_soloist_get_one_instrument_at_the_end(client: TestClient) ->
 
 
 def test_model_without_instruments_reports_none(recording: bytes) -> None:
-    with serving() as (client, _):
+    with serving() as client:
         ready, messages = live(client, updates=True)
         assert "instruments" not in ready
         assert "belief" not in ready["checkpoint"]

@@ -38,8 +38,7 @@ AUDIO = pcm16(
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[TestClient]]:
     with ExitStack() as stack:
-        models = [FakeTranscriber(HEADS) for _ in range(2)]
-        yield [stack.enter_context(serving(m))[0] for m in models]
+        yield [stack.enter_context(serving(FakeTranscriber(HEADS))) for _ in range(2)]
 
 
 class ResumingClient:
@@ -143,7 +142,7 @@ def test_drained_session_resumes_on_another_server(
     caplog.set_level("INFO")
     client = ResumingClient()
     with (
-        serving(FakeTranscriber(HEADS)) as (leaving, _),
+        serving(FakeTranscriber(HEADS)) as leaving,
         leaving.websocket_connect(ADDRESS) as socket,
     ):
         client.ready = start_session(socket, updates=True)

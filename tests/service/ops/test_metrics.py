@@ -7,11 +7,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import (
     ADDRESS,
     DURATION_S,
     MELODY,
     live_session,
+    post,
     receive_all,
     send,
     serving,
@@ -34,7 +36,7 @@ def metrics(client: TestClient) -> dict[str, float]:
 
 
 def test_metrics_count_a_session() -> None:
-    with serving() as (client, _):
+    with serving() as client:
         assert metrics(client)["rse_sessions"] == 0
         start_s = monotonic()
         with live_session(client) as socket:
@@ -60,7 +62,7 @@ def test_metrics_count_a_session() -> None:
 
 def test_rejections_are_counted_and_logged_without_query(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "service")
-    with serving(max_uploads=1) as (client, _):
+    with serving(max_uploads=1) as client:
         client.get("/info?key=rse_secret", headers={"Host": "evil.example"})
         with state_of(client).reserve_upload("another"):
             client.post("/transcribe")
@@ -81,11 +83,11 @@ def test_rejections_are_counted_and_logged_without_query(caplog: pytest.LogCaptu
 
 
 def test_metrics_count_uploads_and_failed_batches() -> None:
-    files = {"file": ("a.flac", sound_file(kind="FLAC"))}
-    with serving() as (client, model):
-        client.post("/transcribe", files=files)
-        model.fail_next_batch = True
-        client.post("/transcribe", files=files)
+    samples = play(MELODY, DURATION_S, FAKE_RATE_HZ)
+    with serving() as client:
+        for last in (0.0, FakeTranscriber.POISON):
+            samples[-1] = last
+            post(client, sound_file(samples, subtype="FLOAT", rate_hz=FAKE_RATE_HZ))
         after = metrics(client)
     assert after["rse_uploads_ended_total{outcome=done}"] == 1
     assert after["rse_uploads_ended_total{outcome=internal}"] == 1

@@ -70,7 +70,7 @@ def example(kind: str) -> dict[str, Any]:
 def test_ready_example_matches_the_shipped_weights() -> None:
     weights: Any = load("live")
     with (
-        serving(weights, max_sessions=1) as (client, _),
+        serving(weights, max_sessions=1) as client,
         client.websocket_connect(f"{ADDRESS}?encoding=pcm_s16le&sample_rate=48000") as socket,
     ):
         ready = socket.receive_json()

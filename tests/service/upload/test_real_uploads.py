@@ -123,7 +123,7 @@ async def upload_lines(
 def test_stalled_and_slow_uploads_time_out(
     trickle_s: float | None, idle_timeout_s: float, detail: str
 ) -> None:
-    with serving(idle_timeout_s=idle_timeout_s) as (client, _):
+    with serving(idle_timeout_s=idle_timeout_s) as client:
         assert client.portal is not None
         ((problem, _),) = client.portal.call(upload_lines, client, FILE_HEAD, True, trickle_s)
         assert (problem["status"], problem["code"]) == (408, "idle_timeout")
@@ -141,7 +141,7 @@ def test_disconnected_or_blocked_upload_is_counted(
     body = FILE_HEAD + flac(120) + b"\r\n--x--\r\n"
     messages: list[Message] = [{"type": "http.request", "body": body}]
 
-    with serving() as (client, _):
+    with serving() as client:
         assert client.portal is not None
         progress_sent = asyncio.Event()
 
@@ -169,7 +169,7 @@ def test_disconnected_or_blocked_upload_is_counted(
 
 def test_upload_slot_is_free_when_done_is_sent() -> None:
     """A client that may have one upload at a time sends the next once it has received `done`."""
-    with serving() as (client, _):
+    with serving() as client:
         assert client.portal is not None
         body = FILE_HEAD + sound_file(kind="FLAC") + b"\r\n--x--\r\n"
         lines = client.portal.call(upload_lines, client, body, False)

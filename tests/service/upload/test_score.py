@@ -155,7 +155,7 @@ def test_score_of_a_recording_is_rendered_while_the_service_drains(
         return await score.render_score(request, state, *arguments, **options)
 
     monkeypatch.setattr(endpoint, "render_score", drain_and_render)
-    with serving() as (client, _):
+    with serving() as client:
         response = post(client, sound_file(), "musicxml")
     assert response.content.startswith(b"<?xml"), response.text
 

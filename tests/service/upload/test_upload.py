@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from starlette.datastructures import UploadFile
 from starlette.testclient import TestClient
-from torch import Tensor
 
 from service.access.problems import MEDIA_TYPE
-from service.stream.windows import SEGMENT_FRAMES, PendingWindows, WorkersExitedError
+from service.stream.windows import PendingWindows, WorkersExitedError
 from service.upload import endpoint
 from service.workers.pool import WorkerPool
-from tests.fakes import FakeTranscriber
+from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
 from tests.service.apps import (
     DURATION_S,
     MELODY,
@@ -206,7 +205,7 @@ def test_bodies_without_one_file_are_rejected(client: TestClient, wav: bytes) ->
 
 
 def test_upload_size_is_limited() -> None:
-    with serving(max_upload_bytes=512 * 1024) as (client, _):
+    with serving(max_upload_bytes=512 * 1024) as client:
         with_length = client.post("/transcribe", files={"file": bytes(1024 * 1024)})
         problem = check_problem(with_length, 413, "upload_too_large")
         assert problem["detail"] == "the body is larger than 0.5 MiB"
@@ -222,14 +221,14 @@ def test_upload_size_is_limited() -> None:
 
 
 def test_upload_duration_is_limited() -> None:
-    with serving(max_upload_s=1) as (client, _):
+    with serving(max_upload_s=1) as client:
         response = post(client, sound_file(kind="FLAC"))
         check_problem(response, 413, "audio_too_long")
 
 
 def test_number_of_notes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "MAX_NOTES", 1)
-    with serving() as (client, _):
+    with serving() as client:
         # The limit is checked at the end of a block, so the file has several blocks.
         silence = np.zeros(12 * RATE_HZ, np.float32)
         data = sound_file(np.concatenate([melody(), silence]))
@@ -237,33 +236,22 @@ def test_number_of_notes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         assert midi_pitches(body["midi_base64"])[0] == PITCHES[0]
 
 
-class FailingTranscriber(FakeTranscriber):
-    """Model that fails once it has computed `fails_after` windows."""
-
-    fails_after = -1
-
-    def predict_features(self, features: Tensor) -> Tensor:
-        self.fail_next_batch = sum(self.batches) == self.fails_after
-        return super().predict_features(features)
-
-
-def test_model_error_returns_the_earlier_notes(wav: bytes) -> None:
-    long = sound_file(np.concatenate([melody(), np.zeros(30 * RATE_HZ, np.float32)]))
+def test_model_error_returns_the_earlier_notes(client: TestClient, wav: bytes) -> None:
+    samples = play(MELODY, 30.0, FAKE_RATE_HZ)
+    samples[-1] = FakeTranscriber.POISON  # in the second segment
+    data = sound_file(samples, subtype="FLOAT", rate_hz=FAKE_RATE_HZ)
     for form in ("midi", "ndjson"):
-        with serving(FailingTranscriber()) as (client, model):
-            assert isinstance(model, FailingTranscriber)
-            model.fails_after = sum(model.batches) + SEGMENT_FRAMES // 4  # in the second segment
-            response = post(client, long, form, block_frames=4)
-            assert "failing batch" not in response.text
-            if form == "midi":
-                midi = check_problem(response, 500, "internal")["midi_base64"]
-            else:
-                lines = failed_lines(response, "internal")
-                assert check_notes(lines)[0] == PITCHES[0]
-                assert lines[-2]["retryable"]
-                midi = lines[-1]["midi_base64"]
-            assert PITCHES[0] in midi_pitches(midi)
-            assert post(client, wav).status_code == 200
+        response = post(client, data, form)
+        assert "poisoned" not in response.text
+        if form == "midi":
+            midi = check_problem(response, 500, "internal")["midi_base64"]
+        else:
+            lines = failed_lines(response, "internal")
+            assert check_notes(lines)[0] == PITCHES[0]
+            assert lines[-2]["retryable"]
+            midi = lines[-1]["midi_base64"]
+        assert PITCHES[0] in midi_pitches(midi)
+        assert post(client, wav).status_code == 200
 
 
 def test_recording_whose_workers_exit_is_rejected_for_good(
@@ -273,7 +261,7 @@ def test_recording_whose_workers_exit_is_rejected_for_good(
         raise WorkersExitedError("4 workers exited")
 
     monkeypatch.setattr(WorkerPool, "submit", submit)
-    with serving() as (client, _):
+    with serving() as client:
         response = post(client, wav)
         assert check_problem(response, 500, "workers_exited")["detail"] == "4 workers exited"
         assert "Retry-After" not in response.headers
@@ -282,7 +270,7 @@ def test_recording_whose_workers_exit_is_rejected_for_good(
 
 
 def test_upload_slots_are_released(wav: bytes) -> None:
-    with serving(max_uploads=1) as (client, _):
+    with serving(max_uploads=1) as client:
         for data in (wav, b"", b"x" * 100, late_nan()):
             for form in ("midi", "ndjson"):
                 assert post(client, data, form).status_code != 503

@@ -187,8 +187,10 @@ class SocketConnection(WebSocketsSansIOProtocol):
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        """Pause or resume reading. The base class reads only while no message waits."""
-        self.read_paused = self._messages.size > MAX_READ_AHEAD_BYTES
+        """Pause or resume reading. The base class reads only while no message waits. After the
+        server's close frame, read on until the client's, because no message is queued any more."""
+        is_full = self._messages.size > MAX_READ_AHEAD_BYTES
+        self.read_paused = is_full and not self.close_sent
         if self.transport.is_closing():
             return
         if self.read_paused or self._parsing is not None:

@@ -86,6 +86,26 @@ async def test_audio_queued_before_a_ping_is_read_in_time(server: RunningServer)
         socket.transport.abort()
 
 
+async def test_close_is_prompt_although_messages_wait(server: RunningServer) -> None:
+    """The server reads the client's close frame behind messages that it no longer processes."""
+    async with connect_to(server, ping_interval=None, close_timeout=60) as socket:
+        session = ServerSession(socket)
+        await session.start()
+        await socket.send('{"type": "stop"}')
+
+        async def flood() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    await socket.send(bytes(1 << 16))
+
+        flooding = asyncio.create_task(flood())
+        await session.until("done")
+        start_s = time.monotonic()
+        assert await session.receive_rest() == 1000
+        await flooding
+    assert time.monotonic() - start_s < 8  # uvicorn waits 10 s for a close frame
+
+
 async def test_ping_flood_does_not_block_other_clients(server: RunningServer) -> None:
     pings = b"\x89\x80\0\0\0\0" * 10_000
     answered = asyncio.Semaphore(0)

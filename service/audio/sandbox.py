@@ -6,9 +6,10 @@ access where the system allows this limit. A child that exceeds a limit stops, a
 reports that the file needs too much memory or time.
 
 Each file has its own child (``python -m service.audio.sandbox``). The file is the child's standard
-input. Its standard output has messages: the format of the audio as JSON, blocks of mono float32
-samples, an empty message, and the mix as JSON. An error replaces the format or the mix. While the
-child reads a large float file to find its peak, empty messages show that it has not stalled.
+input. Its standard output has messages: an empty message after its start, the format of the audio
+as JSON, blocks of mono float32 samples, an empty message, and the mix as JSON. An error replaces
+the format or the mix. While the child reads a large float file to find its peak, empty messages
+show that it has not stalled.
 """
 
 import contextlib
@@ -38,7 +39,10 @@ except ImportError:  # Windows
 MAX_MEMORY_BYTES = 256 << 20
 MAX_CPU_S = 600
 DECODER_NICE = 10  # niceness of a child, so that live streams have a higher priority
-STALL_S = 30.0  # maximum time without a message from a child
+# Maximum time until a child's first message. Its imports need 0.4 s of CPU time, but 20 children
+# that start together on a busy machine need more than 30 s.
+START_S = 300.0
+STALL_S = 30.0  # maximum time without a message after the start
 PROGRESS_S = 1.0  # minimum interval of messages that only report progress
 MAX_MESSAGE_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
@@ -67,6 +71,7 @@ class SandboxedDecoder:
         try:
             nice = max(DECODER_NICE, os.getpriority(os.PRIO_PROCESS, 0))
             os.setpriority(os.PRIO_PROCESS, self.pid, nice)
+            self._receive(START_S)
             info = self._receive_info()
             self.header_duration_s: float | None = info["header_duration_s"]
             self.title = str(info["title"])
@@ -92,10 +97,11 @@ class SandboxedDecoder:
             raise ProtocolError(ErrorCode[info["code"]], info["message"])
         return info
 
-    def _receive(self) -> bytes:
-        """Return the next message. Raises ProtocolError if the child has exceeded a limit."""
+    def _receive(self, timeout_s: float | None = None) -> bytes:
+        """Return the next message, after at most STALL_S by default. Raises ProtocolError if the
+        child has exceeded a limit."""
         with contextlib.suppress(EOFError, OSError):  # the child has exited; a message is too long
-            if self._messages.poll(STALL_S):
+            if self._messages.poll(STALL_S if timeout_s is None else timeout_s):
                 return self._messages.recv_bytes(MAX_MESSAGE_BYTES)
         raise ProtocolError(ErrorCode.UNDECODABLE, TOO_COSTLY)
 
@@ -139,6 +145,7 @@ def main() -> None:
         messages.send_bytes(json.dumps(info).encode())
 
     _limit_process()
+    messages.send_bytes(b"")
     max_duration_s, mix = json.loads(sys.argv[1]), Mix.MEAN
     error: dict[str, str] = {}
     try:

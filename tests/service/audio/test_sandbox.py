@@ -113,11 +113,18 @@ def test_child_has_limits_and_no_network(tmp_path: Path) -> None:
     assert (networks[0] != networks[1]) == can_isolate
 
 
-def test_messages_of_progress_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_may_start_slowly_and_report_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     samples = np.arange(3, dtype=np.float32).tobytes()
     info = b'{"rate_hz": 8000, "header_duration_s": null, "title": ""}'
-    received = iter([b"", b"", info, samples, b"", b'{"mix": "left"}'])
-    monkeypatch.setattr(SandboxedDecoder, "_receive", lambda _: next(received))
+    messages = [b"", b"", b"", info, samples, b"", b'{"mix": "left"}']
+    output, child = tmp_path / "output", tmp_path / "child"
+    output.write_bytes(b"".join(struct.pack(">I", len(m)) + m for m in messages))
+    child.write_text(f"#!/bin/sh\nsleep 3\ncat '{output}'\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(child))
+    monkeypatch.setattr(sandbox, "STALL_S", 1.0)
     with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
         np.testing.assert_array_equal(list(decoder), [np.arange(3)])
         assert decoder.mix == "left"

@@ -48,6 +48,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 HAS_LIMITS = sys.platform == "linux"
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 TOO_COSTLY = "the file needs too much memory or time to be decoded"
+_children: set[subprocess.Popen[bytes]] = set()
 
 
 class SandboxedDecoder:
@@ -67,6 +68,7 @@ class SandboxedDecoder:
                 env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
                 process_group=0,  # the terminal's Ctrl-C must not end it while the service drains
             )
+        _children.add(self._process)
         self.pid, self.mix = self._process.pid, Mix.MEAN
         try:
             nice = max(DECODER_NICE, os.getpriority(os.PRIO_PROCESS, 0))
@@ -110,12 +112,19 @@ class SandboxedDecoder:
         self._process.kill()
         self._process.wait()
         self._messages.close()
+        _children.discard(self._process)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def kill_children() -> None:
+    """End all children. Threads that wait for their messages then raise ProtocolError."""
+    for process in list(_children):
+        process.kill()
 
 
 def _limit_process() -> None:

@@ -5,7 +5,7 @@ It then decodes and transcribes the recording in blocks, and keeps only the note
 """
 
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, aclosing, closing, suppress
+from contextlib import AsyncExitStack, aclosing, closing
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -164,6 +164,12 @@ async def iterate_in_thread(
         async for step in iterate_in_threadpool(in_thread):
             yield step
     finally:
-        # ValueError: a step is still running, because the server's shutdown cancelled this task.
-        with anyio.CancelScope(shield=True), suppress(ValueError):
-            await run_in_threadpool(in_thread.close)
+        with anyio.CancelScope(shield=True):
+            try:
+                await run_in_threadpool(in_thread.close)
+            except ValueError:
+                # A step is still running, because the server's shutdown cancelled this task. The
+                # process could not exit while the step waits for its decoder.
+                from service.audio.sandbox import kill_children  # loads FFmpeg
+
+                kill_children()

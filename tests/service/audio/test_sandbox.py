@@ -7,6 +7,7 @@ import resource
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -148,3 +149,20 @@ def test_closing_early_stops_the_child(tmp_path: Path) -> None:
         decoder.close()
         decoder.close()
     wait_for_exit(decoder.pid)
+
+
+def test_killing_the_children_ends_a_decoder_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = tmp_path / "child"
+    child.write_text("#!/bin/sh\nexec sleep 600\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(child))
+    killing = threading.Timer(1, sandbox.kill_children)
+    with write_stereo(tmp_path / "a.wav").open("rb") as file:
+        killing.start()
+        started_s = time.monotonic()
+        with pytest.raises(ProtocolError):
+            SandboxedDecoder(file)
+    killing.join()
+    assert time.monotonic() - started_s < 60

@@ -93,7 +93,15 @@ async def test_session_of_a_killed_worker_can_be_resumed() -> None:
         await until(lambda: len(exits) == 2 and pool.is_ready)
         resumed: list[dict[str, Any]] = []
         await perform(pool, resumed, resume)
-    assert [*events(messages), *events(resumed)][:-1] == expected[:-1]
+    # At its end, each session settles the instruments of the notes that ended in it.
+    assert decided([*messages, *resumed]) == decided(uninterrupted)
+
+
+def decided(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events without `done` and the updates at the end, which have no probability."""
+    probable = {"note_on", "note_update"}
+    all_events = [m for m in events(messages) if m["type"] != "done"]
+    return [m for m in all_events if m["type"] not in probable or "instrument_probability" in m]
 
 
 def test_background_pool_equals_the_local_engine() -> None:

@@ -90,12 +90,10 @@ class NoteCollector:
         """Settle the instruments of a complete recording (``service.notes.parts``). Return a
         note_update for each note whose instrument changes."""
         before = list(self._notes.values())
-        changed = (
-            new
-            for old, new in zip(before, settle_instruments(before), strict=True)
-            if new is not old
-        )
-        updates = [
+        settled = zip(before, settle_instruments(before), strict=True)
+        changed = [new for old, new in settled if new is not old]
+        self._notes |= {note.note_id: note for note in changed}
+        return [
             NoteEvent(
                 "note_update",
                 note.note_id,
@@ -108,8 +106,6 @@ class NoteCollector:
             )
             for note in changed
         ]
-        self.add(updates)
-        return updates
 
     def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
         return midi_file(self._notes.values(), self.pedal, tempo)

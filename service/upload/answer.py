@@ -93,7 +93,8 @@ def log_upload(state: ServiceState, client: str) -> Iterator[UploadLog]:
 
 
 class NdjsonResponse(StreamingResponse):
-    """NDJSON response that closes ``held`` when it ends, even if it has sent no line."""
+    """NDJSON response that closes ``held`` when it ends, even if it has sent no line. If the drain
+    ends it, its last line is an error."""
 
     def __init__(self, lines: AsyncIterator[str], held: AsyncExitStack) -> None:
         # A proxy that buffers the response would delay all notes until its end.
@@ -106,11 +107,14 @@ class NdjsonResponse(StreamingResponse):
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await send(message)
 
-        async with self._held:
-            try:
-                await super().__call__(scope, receive, send_in_time)
-            except TimeoutError:
-                logger.info("response aborted: the client does not read")
+        try:
+            async with self._held:
+                try:
+                    await super().__call__(scope, receive, send_in_time)
+                except TimeoutError:
+                    logger.info("response aborted: the client does not read")
+        except ProtocolError as problem:  # from ``log_upload``
+            await send_in_time({"type": "http.response.body", "body": error_line(problem).encode()})
 
 
 async def write_lines(
@@ -140,7 +144,7 @@ async def write_lines(
             log.outcome = problem.code
     await held.aclose()
     if problem is not None:
-        yield Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
+        yield error_line(problem)
     if log.result is not None:
         for beat in log.beats if updates else ():
             yield json.dumps({"type": "beat", **beat}) + "\n"
@@ -148,6 +152,10 @@ async def write_lines(
         encoded = base64.b64encode(log.midi).decode()
         done = Done(reason=reason, totals=log.result.totals, midi_base64=encoded)
         yield done.model_dump_json(exclude={"seq"}) + "\n"
+
+
+def error_line(problem: ProtocolError) -> str:
+    return Error.of(problem).model_dump_json(exclude={"seq"}) + "\n"
 
 
 def file_name(stem: str, suffix: str) -> dict[str, str]:

@@ -26,10 +26,12 @@ PATH = "/transcribe"
 SILENCE_TIMEOUT_S = 600.0
 BUSY = (429, 502, 503, 504)  # statuses of a service that is full or restarting, or of its proxy
 MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
+RESTART_S = 5.0  # wait after a service that shuts down during the transcription
 
 
 class ServiceError(RuntimeError):
-    """The service has returned no result. ``retry_after_s`` is set if the service is busy."""
+    """The service has returned no result. ``retry_after_s`` is set if the service is busy or shuts
+    down."""
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -43,11 +45,11 @@ def transcribe(
     on_wait: Callable[[str], None],
 ) -> Transcription:
     """Send a recording to a service, with the API key in ``$RSE_KEY``. Return the transcription,
-    without frame probabilities. If the service is busy, try again after `Retry-After`.
+    without frame probabilities. If the service is busy or shuts down, try again later.
 
     Args:
         options: parameters of the request. Those that are None, False or empty are not sent.
-        on_wait: called once with the reason if the service is busy.
+        on_wait: called once with the reason of the first wait.
 
     Raises:
         ServiceError: the service returned no result.
@@ -86,7 +88,8 @@ def _collect(
     messages: Iterator[dict[str, Any]], on_progress: Callable[[float], None]
 ) -> Transcription:
     """Return the transcription from a response. Raises ServiceError and IncompleteError."""
-    collector, started, error = NoteCollector(), dict[str, Any](), None
+    collector, started = NoteCollector(), dict[str, Any]()
+    error, retry_after_s = None, None
     ons: dict[int, NoteEvent] = {}  # by note ID
     for message in messages:
         match message.pop("type"):
@@ -107,6 +110,7 @@ def _collect(
                 on_progress(message["fraction"] or 0.0)
             case "error":
                 error = f"{message['message']} ({message['code']})"
+                retry_after_s = RESTART_S if message["retryable"] else None
             case "done":
                 totals, title = Totals(**message["totals"]), started.pop("title", "")
                 result = TranscriptionResult(
@@ -117,7 +121,7 @@ def _collect(
                 if error is not None:
                     raise IncompleteError(error, transcription)
                 return transcription
-    raise ServiceError(error or "the service closed the connection")
+    raise ServiceError(error or "the service closed the connection", retry_after_s)
 
 
 def _values(event: type[Event], message: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,6 +172,8 @@ def _service_error(response: httpx.Response) -> ServiceError:
         message = f"{problem['detail']} ({problem['code']})"
     except (ValueError, LookupError, TypeError):
         message = f"the service responded with {response.status_code} {response.reason_phrase}"
+    if response.status_code in (404, 405):
+        message = f"there is no service at {response.url.copy_with(query=None)}: {message}"
     delay_s = response.headers.get("Retry-After", "")
     is_busy = response.status_code in BUSY and delay_s.isdecimal()
     return ServiceError(message, float(delay_s) if is_busy else None)

@@ -119,6 +119,7 @@ def read_chunked(connection: socket.socket) -> bytes:
         (b"503", b"Retry-After: \xb2\r\n", b"", "responded with 503", None),
         (b"500", b"Retry-After: 7\r\n", b"[]", "responded with 500", None),
         (b"307", b"Location: /\r\n", b"", "responded with 307 Temporary Redirect", None),
+        (b"405", b"", b"[]", "/transcribe: the service responded with 405 Method Not", None),
     ],
 )
 def test_response_before_the_end_of_the_recording_states_the_reason(
@@ -146,12 +147,29 @@ def test_response_before_the_end_of_the_recording_states_the_reason(
     assert raised.value.retry_after_s == delay_s
 
 
+FULL = HEAD % (b"503 Busy", b"Retry-After: 0\r\n") + b'{"code": "x", "detail": "no slot is free"}'
+DRAINED = (
+    HEAD % (b"200 OK", b"")
+    + LINE
+    + b'{"type": "error", "code": "draining", "message": "no slot is free", "retryable": true}\n'
+)
+
+
+@pytest.mark.parametrize("rejection", [FULL, DRAINED], ids=["full", "drained"])
 @pytest.mark.parametrize(("rejections", "status"), [(3, 0), (remote.MAX_ATTEMPTS, 1)])
-def test_busy_service_is_retried(url: str, song: Path, rejections: int, status: int) -> None:
+def test_busy_service_is_retried(
+    url: str,
+    song: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rejection: bytes,
+    rejections: int,
+    status: int,
+) -> None:
+    monkeypatch.setattr(remote, "RESTART_S", 0.0)
+
     def reject(connection: socket.socket) -> None:
         read_chunked(connection)
-        problem = b'{"code": "capacity", "detail": "no slot is free"}'
-        connection.sendall(HEAD % (b"503 Busy", b"Retry-After: 0\r\n") + problem)
+        connection.sendall(rejection)
 
     def forward(connection: socket.socket) -> None:
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as service:

@@ -75,18 +75,27 @@ async def test_shutdown_waits_only_for_completely_received_uploads(
     assert "gave up" not in server.log
 
 
-async def test_upload_that_outlasts_the_drain_may_be_sent_again(start_server: StartServer) -> None:
+@pytest.mark.parametrize("answer", ["midi", "ndjson"])
+async def test_upload_that_outlasts_the_drain_may_be_sent_again(
+    start_server: StartServer, answer: str
+) -> None:
     server = start_server(*TONES, RSE_DRAIN_TIMEOUT_S="1")
     async with httpx.AsyncClient(timeout=STOP_S) as client:
         files = {"file": flac(7000)}
-        sending = asyncio.create_task(client.post(f"{server.url}/transcribe", files=files))
+        url = f"{server.url}/transcribe?answer={answer}"
+        sending = asyncio.create_task(client.post(url, files=files))
         idle = 'rse_step_seconds_count{way="file"} 0.0'
         while idle in (await client.get(f"{server.url}/metrics")).text:
             await asyncio.sleep(0.02)
         assert await asyncio.to_thread(server.terminate) == 0
         response = await sending
-    assert (response.status_code, response.json()["code"]) == (503, "draining")
-    assert int(response.headers["Retry-After"]) > 0
+    problem = json.loads(response.text.splitlines()[-1])
+    assert problem["code"] == "draining"
+    if answer == "ndjson":  # the status had been sent
+        assert (problem["type"], problem["retryable"]) == ("error", True)
+    else:
+        assert response.status_code == 503
+        assert int(response.headers["Retry-After"]) > 0
     assert "Traceback" not in server.log
 
 

@@ -15,7 +15,7 @@ from service.protocol.options import StreamOptions
 from service.protocol.server_messages import DoneReason
 from service.stream.session import OpenSession, SessionOutput
 from service.stream.windows import WindowSchedule
-from service.workers.pool import WorkerClient
+from service.workers.client import WorkerClient
 from service.workers.worker import Audio
 
 MAX_BUFFERED_S = 2.0  # duration of untranscribed audio above which a session stops reading

@@ -10,7 +10,7 @@ from service.live.session import SessionProxy
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.options import AudioFormat, Encoding, Mode, StreamOptions
 from service.stream.stream import Stream
-from service.workers.pool import WorkerClient
+from service.workers.client import WorkerClient
 from service.workers.worker import Audio
 from tests.service.workers.sessions import open_command
 

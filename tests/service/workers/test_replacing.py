@@ -24,8 +24,10 @@ from service.protocol.errors import ProtocolError
 from service.stream import stream as streams
 from service.stream.session import LiveSession, SessionOutput
 from service.stream.windows import EngineError, PendingWindows, Probabilities
+from service.workers import client as clients
 from service.workers import pool as pools
-from service.workers.pool import WorkerClient, WorkerPool
+from service.workers.client import WorkerClient
+from service.workers.pool import WorkerPool
 from service.workers.worker import ModelLoaded
 from tests.fakes import FAKE_RATE_HZ, FakeStream, FakeTranscriber, GatedTranscriber
 from tests.service.apps import chunks, pcm16
@@ -259,7 +261,7 @@ async def test_session_with_failing_output_harms_no_other(monkeypatch: pytest.Mo
 
 
 async def test_worker_that_does_not_load_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "MAX_LOAD_S", 0.1)
+    monkeypatch.setattr(clients, "MAX_LOAD_S", 0.1)
     pool = thread_pool(load_never)
     with pytest.raises(EngineError, match="did not load"):
         await pool.start()
@@ -308,7 +310,7 @@ class FailingMemory(SegmentMemory):
 async def test_segment_whose_result_cannot_be_copied_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pools, "SegmentMemory", FailingMemory)
+    monkeypatch.setattr(clients, "SegmentMemory", FailingMemory)
     monkeypatch.setattr(pools, "MIN_PAUSE_S", 0.01)
     exits: list[None] = []
     pool = thread_pool()

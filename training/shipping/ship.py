@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 Part = Callable[[TranscriptionModel, DrawPassages, Path | None], TrackerSettings]
 PARTS: dict[str, tuple[Part, int, float]] = {
     "tune": (tuned_settings, 8, 14.0),
-    "recordings": (settings_on_recordings, 8, 14.0),
+    "recordings": (settings_on_recordings, 32, 14.0),
     "early": (anytime_settings, 2, 10.0),
 }
 """Function of each part, its number of passages of each family and their length in seconds."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import re
@@ -114,7 +115,9 @@ class NdjsonResponse(StreamingResponse):
                 except TimeoutError:
                     logger.info("response aborted: the client does not read")
         except ProtocolError as problem:  # from ``log_upload``
-            await send_in_time({"type": "http.response.body", "body": error_line(problem).encode()})
+            line = error_line(problem).encode()
+            with contextlib.suppress(TimeoutError):
+                await send_in_time({"type": "http.response.body", "body": line})
 
 
 async def write_lines(

@@ -18,6 +18,7 @@ from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
 from service.protocol.command_line import api_key
+from service.protocol.errors import ErrorCode
 from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
 
@@ -25,8 +26,9 @@ PATH = "/transcribe"
 # Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
 BUSY = (429, 502, 503, 504)  # statuses of a service that is full or restarting, or of its proxy
+CONNECT_ERRORS = httpx.ConnectError, httpx.ConnectTimeout
 MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
-RESTART_S = 5.0  # wait after a service that shuts down during the transcription
+RESTART_S = 5.0  # wait for a service that has shut down during the transcription
 
 
 class ServiceError(RuntimeError):
@@ -76,12 +78,15 @@ def transcribe(
             try:
                 return _collect(messages, lambda part: bar.update(part - bar.n))
             except ServiceError as error:
+                delay_s = error.retry_after_s
+                if delay_s is None and rejections and isinstance(error.__cause__, CONNECT_ERRORS):
+                    delay_s = RESTART_S  # the service that was busy restarts
                 rejections += 1
-                if error.retry_after_s is None or rejections == MAX_ATTEMPTS:
+                if delay_s is None or rejections == MAX_ATTEMPTS:
                     raise
                 if rejections == 1:
                     on_wait(f"{error}; waiting")
-                time.sleep(error.retry_after_s)
+                time.sleep(delay_s)
 
 
 def _collect(
@@ -110,7 +115,7 @@ def _collect(
                 on_progress(message["fraction"] or 0.0)
             case "error":
                 error = f"{message['message']} ({message['code']})"
-                retry_after_s = RESTART_S if message["retryable"] else None
+                retry_after_s = RESTART_S if message["code"] == ErrorCode.DRAINING else None
             case "done":
                 totals, title = Totals(**message["totals"]), started.pop("title", "")
                 result = TranscriptionResult(
@@ -146,7 +151,7 @@ def _request(
             else:
                 response.read()
                 raise _service_error(response)
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except CONNECT_ERRORS as error:
         hint = "; `rse-transcribe serve` starts a service" if "refused" in str(error) else ""
         host = address.netloc.decode()
         raise ServiceError(f"cannot connect to {host}: {error}{hint}") from error

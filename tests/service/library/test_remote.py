@@ -9,10 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
 import soundfile
 
@@ -88,7 +89,7 @@ PROGRESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" 
 
 
 @contextmanager
-def scripted_service(*script: Respond) -> Iterator[str]:
+def scripted_service(*script: Respond, port: int | None = None) -> Iterator[str]:
     """Yield the address of a service that passes each connection to the next function of a script,
     and then closes it."""
 
@@ -97,7 +98,10 @@ def scripted_service(*script: Respond) -> Iterator[str]:
             with listener.accept()[0] as connection:
                 respond(connection)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
+    with (
+        socket.create_server(("127.0.0.1", port or 0)) as listener,
+        ThreadPoolExecutor(1) as threads,
+    ):
         served = threads.submit(serve)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         served.result(timeout=60)
@@ -109,6 +113,15 @@ def read_chunked(connection: socket.socket) -> bytes:
         assert (data := connection.recv(1 << 16))
         message += data
     return message
+
+
+def forward_to(url: str) -> Respond:
+    def forward(connection: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as service:
+            service.sendall(read_chunked(connection))
+            connection.sendall(read_chunked(service))
+
+    return forward
 
 
 @pytest.mark.parametrize(
@@ -171,15 +184,34 @@ def test_busy_service_is_retried(
         read_chunked(connection)
         connection.sendall(rejection)
 
-    def forward(connection: socket.socket) -> None:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as service:
-            service.sendall(read_chunked(connection))
-            connection.sendall(read_chunked(service))
-
-    with scripted_service(*[reject] * rejections, *[forward] * (1 - status)) as busy:
+    with scripted_service(*[reject] * rejections, *[forward_to(url)] * (1 - status)) as busy:
         outcome = run(command.main, song, "--server", busy)
     assert outcome.status == status
     assert outcome.error.count("no slot is free") == 1 + status
+
+
+def test_service_that_restarts_is_awaited(
+    url: str, song: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shuts down during the transcription, and then accepts no connection for a while."""
+    attempts = 0
+
+    def drain(connection: socket.socket) -> None:
+        read_chunked(connection)
+        connection.sendall(DRAINED)
+
+    def sleep(_: float) -> None:
+        nonlocal attempts
+        attempts += 1
+        stack.close()
+        if attempts == 2:
+            stack.enter_context(scripted_service(forward_to(url), port=httpx.URL(first).port))
+
+    monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=sleep))
+    with ExitStack() as stack:
+        first = stack.enter_context(scripted_service(drain))
+        outcome = run(command.main, song, "--server", first)
+    assert (outcome.status, attempts) == (0, 2)
 
 
 def test_messages_arrive_as_the_service_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ PATH = "/transcribe"
 # Maximum time without data. Live sessions have priority, so a recording may wait for a long time.
 SILENCE_TIMEOUT_S = 600.0
 BUSY = (429, 502, 503, 504)  # statuses of a service that is full or restarting, or of its proxy
-CONNECT_ERRORS = httpx.ConnectError, httpx.ConnectTimeout
 MAX_ATTEMPTS = 20  # maximum number of requests for a recording while the service is busy
 RESTART_S = 5.0  # wait for a service that has shut down during the transcription
 
@@ -38,6 +37,10 @@ class ServiceError(RuntimeError):
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class UnreachableError(ServiceError):
+    """The service accepts no connection."""
 
 
 def transcribe(
@@ -79,7 +82,7 @@ def transcribe(
                 return _collect(messages, lambda part: bar.update(part - bar.n))
             except ServiceError as error:
                 delay_s = error.retry_after_s
-                if delay_s is None and rejections and isinstance(error.__cause__, CONNECT_ERRORS):
+                if rejections and isinstance(error, UnreachableError):
                     delay_s = RESTART_S  # the service that was busy restarts
                 rejections += 1
                 if delay_s is None or rejections == MAX_ATTEMPTS:
@@ -151,10 +154,10 @@ def _request(
             else:
                 response.read()
                 raise _service_error(response)
-    except CONNECT_ERRORS as error:
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         hint = "; `rse-transcribe serve` starts a service" if "refused" in str(error) else ""
         host = address.netloc.decode()
-        raise ServiceError(f"cannot connect to {host}: {error}{hint}") from error
+        raise UnreachableError(f"cannot connect to {host}: {error}{hint}") from error
     except OSError as error:  # reading the file failed; httpx raises its own exception types
         raise ServiceError(f"cannot read the recording: {error}") from error
     except (httpx.RequestError, ValueError) as error:

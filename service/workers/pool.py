@@ -1,4 +1,4 @@
-"""Starts the workers, replaces those that exit, and distributes the segments of recordings."""
+"""Starts the workers, replaces them when they exit, and distributes the segments of recordings."""
 
 import asyncio
 import logging

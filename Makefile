@@ -5,7 +5,7 @@ PORT ?= 8000
 # Recordings with labels, for the accuracy benchmark.
 SHARED ?= ../shared
 LOOKAHEADS_MS ?= 50 100 190 372
-# Weights. Default: benchmarks of speed use the weights that a service selects on this machine, others live.
+# Weights. Default: live.
 MODEL ?=
 # A recording for bench-live.
 AUDIO ?= $(firstword $(wildcard $(SHARED)/real/maps/flac/*.flac))
@@ -124,7 +124,7 @@ TORCH ?= --torch-backend cpu
 lock: $(VENV)/.installed-dev $(SUPPLY)/pip-licenses ## update docker/requirements.lock and LICENSES.md
 	echo 'setuptools>=77' | $(SUPPLY)/uv pip compile pyproject.toml - --constraint constraints.txt \
 	  --python-version 3.11 --python-platform x86_64-manylinux_2_28 $(TORCH) --generate-hashes \
-	  --no-annotate --custom-compile-command 'make lock' --output-file docker/requirements.lock --quiet
+	  --no-annotate --extra score --custom-compile-command 'make lock' --output-file docker/requirements.lock --quiet
 	$(SUPPLY)/pip-licenses --python $(PY) --format markdown --with-system --order name \
 	  --packages $$(sed -n 's/==.*//p' docker/requirements.lock) > docker/LICENSES.md
 
@@ -132,7 +132,9 @@ sbom: $(VENV)/.installed $(SUPPLY)/cyclonedx-py ## build/sbom.json (CycloneDX) o
 	$(SUPPLY)/cyclonedx-py environment --output-file build/sbom.json $(PY)
 
 audit: $(SUPPLY)/pip-audit ## list known vulnerabilities of locked packages (queries a public database)
-	$(SUPPLY)/pip-audit --no-deps --disable-pip --requirement docker/requirements.lock \
+	@# The database does not have the local version of torch.
+	sed '/^torch==/s/+cpu//' docker/requirements.lock > build/audit.lock
+	$(SUPPLY)/pip-audit --strict --no-deps --disable-pip --requirement build/audit.lock \
 	  || { echo "audit: vulnerabilities above, or no database was reached" >&2; exit 1; }
 
 $(SUPPLY)/%: | $(VENV)/bin/python
@@ -153,7 +155,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (some minutes the first time) ..."
-	$(PIP_INSTALL) --editable .
+	$(PIP_INSTALL) --editable '.[score]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python

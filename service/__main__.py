@@ -28,7 +28,7 @@ def read_settings(arguments: Sequence[str] | None, prog: str) -> Settings:
     )
     parser.add_argument("--host", help="address to listen on (RSE_HOST, else 127.0.0.1)")
     parser.add_argument("--port", help="TCP port to listen on (RSE_PORT, else 8000)")
-    parser.add_argument("--model", help="auto, shipped weights by name, or a .safetensors file")
+    parser.add_argument("--model", help="shipped weights by name, or a .safetensors file")
     parser.add_argument("--device", help="auto, cpu, cuda or cuda:N (RSE_DEVICE, else auto)")
     options = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value}
     try:

@@ -54,10 +54,10 @@ def test_all_named_settings_exist(path: Path) -> None:
 
 def test_the_lock_file_has_all_dependencies() -> None:
     project = tomllib.loads(read(REPOSITORY / "pyproject.toml"))["project"]
-    extras = chain(*project["optional-dependencies"].values())
+    extras = project["optional-dependencies"]
     required, optional = (
         {re.split(r"[><=;\[ ]", entry)[0].lower().replace("_", "-") for entry in entries}
-        for entries in (project["dependencies"], extras)
+        for entries in ([*project["dependencies"], *extras["score"]], chain(*extras.values()))
     )
     pins = constraints()
     assert required <= set(locked_versions())

@@ -85,7 +85,12 @@ export function join(notes) {
   for (const [first, ...rest] of groups.values()) {
     if (!rest.length) continue;
     const offset = Math.max(first.offset, ...rest.map((note) => note.offset));
-    pairs.push([first, { ...first, offset }], ...rest.map((note) => [note, null]));
+    const joined = { ...first, offset };
+    if ([first, ...rest].some(({ bends }) => bends)) {
+      const bends = [first, ...rest].flatMap((note) => note.bends ?? [[note.onset, 0]]);
+      joined.bends = bends.sort(([a], [b]) => a - b);
+    }
+    pairs.push([first, joined], ...rest.map((note) => [note, null]));
   }
   return { label: "Join", pairs };
 }
@@ -99,11 +104,12 @@ export const setVelocity = (notes, velocity) =>
 export const setInstrument = (notes, instrument) =>
   replacing("Instrument", notes, () => ({ instrument: instrument || null }));
 
-/** Replace all notes by the transcribed notes. `beats`: see `Command`. */
-export const restore = (notes, transcribed, beats) => ({
+/** Replace all notes by the transcribed notes. `beats`, `semitones`: see `Command`. */
+export const restore = (notes, transcribed, beats, semitones) => ({
   label: "Restore transcription",
   pairs: [...notes.map((note) => [note, null]), ...transcribed.map((note) => [null, note])],
   ...(beats && { beats }),
+  ...(semitones && { semitones }),
 });
 
 /** @returns {Command} */

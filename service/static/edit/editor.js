@@ -4,6 +4,7 @@
  */
 
 import { labelOf } from "../notes/instruments.js";
+import { clockText, noteName } from "../notes/pitch.js";
 import { $ } from "../page.js";
 import { store } from "../state/store.js";
 import { onGrid } from "./beats.js";
@@ -113,6 +114,7 @@ export class Editor {
   }
 
   addAt(time, pitch, free = false) {
+    time = Math.max(0, time);
     const { beats } = this.#take;
     const grid = onGrid(beats, time);
     const onset = store.get("snap") && !free ? grid.time : time;
@@ -231,7 +233,8 @@ export class Editor {
     $("edit-join").disabled = selection.size < 2;
     const hidden = take.live ? 0 : take.notes.length - this.notes.length;
     $("delete-hidden").disabled = hidden === 0;
-    $("edit-count").textContent = selection.size ? `${selection.size} selected` : "None selected";
+    const one = first && `${noteName(first.pitch)} at ${clockText(first.onset)}`;
+    $("edit-count").textContent = selection.size > 1 ? `${selection.size} selected` : one || "None selected";
     if (!first) return;
     $("edit-velocity").value = first.velocity;
     const names = new Set(["", ...Object.keys(take.programs), first.instrument ?? ""]);

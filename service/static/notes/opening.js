@@ -60,7 +60,8 @@ function takeOfJson(data, name) {
   take.beats = (data.beats ?? []).map(beatOf);
   for (const [name, program] of Object.entries(data.programs ?? {})) take.programs[name] = number(program, 0, 127);
   if (data.transcribed) {
-    take.restoreEdits(data.transcribed.notes.map(noteOf), data.transcribed.beats?.map(beatOf) ?? take.beats);
+    const { notes, beats, semitones = 0 } = data.transcribed;
+    take.restoreEdits(notes.map(noteOf), beats?.map(beatOf) ?? take.beats, number(semitones, -127, 127));
   }
   return take;
 }

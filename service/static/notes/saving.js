@@ -35,7 +35,10 @@ export function jsonOf(take, filter) {
   const { name, title, duration, beats, programs } = take;
   const document = { name, title, duration_s: duration, notes, pedal: rowsOf(take.pedal), beats, programs };
   // The transcribed notes are included, so that edits can be undone when the file is opened again.
-  if (take.edited) document.transcribed = { notes: rowsOf(take.transcribed.notes), beats: take.transcribed.beats };
+  if (take.edited) {
+    const { notes, beats } = take.transcribed;
+    document.transcribed = { notes: rowsOf(notes), beats, semitones: take.transposed };
+  }
   return new Blob([JSON.stringify(document, null, 1)], { type: "application/json" });
 }
 

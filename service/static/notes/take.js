@@ -72,10 +72,10 @@ export class Take extends EventTarget {
     return this.#step(this.history.redo());
   }
 
-  /** Set the transcribed notes and beats of an edited take. */
-  restoreEdits(notes, beats) {
+  /** Set the transcribed notes and beats of an edited take, which was transposed by `semitones`. */
+  restoreEdits(notes, beats, semitones) {
     this.transcribed = { notes, beats };
-    this.history.push(restore(notes, this.notes, [beats, this.beats]));
+    this.history.push(restore(notes, this.notes, [beats, this.beats], semitones));
   }
 
   /** Record that the browser stores this revision of the take, with this name. */
@@ -87,7 +87,8 @@ export class Take extends EventTarget {
   /** Restore the transcribed notes and beats, as an edit that can be undone. */
   restoreTranscription() {
     if (!this.transcribed) return;
-    this.edit(restore(this.notes, this.transcribed.notes, [this.beats, this.transcribed.beats]));
+    const { notes, beats } = this.transcribed;
+    this.edit(restore(this.notes, notes, [this.beats, beats], -this.transposed));
   }
 
   #step(command) {

@@ -8,7 +8,7 @@ import { clockText, noteName } from "../notes/pitch.js";
 import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
 
-const MAX_ROWS = 500; // only the newest notes are listed
+const MAX_ROWS = 500; // the newest notes of a live take, else those around the selection
 const UPDATE_MS = 300;
 
 export class NoteList extends TakeView {
@@ -25,7 +25,11 @@ export class NoteList extends TakeView {
     filter.addEventListener("change", this.soon);
     panel.addEventListener("toggle", this.soon);
     store.subscribe(["naming"], this.soon);
-    store.subscribe(["editing", "selection"], () => this.#mark());
+    store.subscribe(["editing", "selection"], () => {
+      const [selected] = store.get("selection");
+      if (selected && !this.#notes.includes(selected)) this.soon();
+      else this.#mark();
+    });
     body.addEventListener("click", ({ target, shiftKey }) => {
       const note = this.#notes[target.closest("button")?.closest("tr").sectionRowIndex];
       if (!note) return;
@@ -37,7 +41,10 @@ export class NoteList extends TakeView {
   #fill() {
     if (!this.#panel.open) return;
     const focused = this.#body.contains(document.activeElement);
-    this.#notes = this.#filter.notesOf(this.take).slice(-MAX_ROWS);
+    const all = this.#filter.notesOf(this.take);
+    const middle = this.take.live ? all.length : all.findIndex((note) => store.get("selection").has(note));
+    const first = Math.max(0, Math.min(middle - MAX_ROWS / 2, all.length - MAX_ROWS));
+    this.#notes = all.slice(first, first + MAX_ROWS);
     const rows = this.#notes.map((note) => {
       const row = document.createElement("tr");
       const length = note.offset === null ? "sounding" : `${(note.offset - note.onset).toFixed(2)} s`;

@@ -50,6 +50,7 @@ export class LiveTake extends EventTarget {
   #lag = 0; // the same lag, smoothed, as the roll shows it
   #delays = []; // for the newest notes, seconds from the sound to the message
   #tooLate = false;
+  #reportedLoss = 0; // seconds of lost audio in the last notice
   #overloaded = false; // true while the notice of an overload is shown
   #recordingFull = false;
   #abandoned = false;
@@ -69,9 +70,9 @@ export class LiveTake extends EventTarget {
     return this.#socket ? this.#socket.lostSamples / this.#take.recording.rate : 0;
   }
 
-  /** True if audio was recorded that no server received. */
+  /** True if audio was recorded that was not transcribed. */
   get untranscribed() {
-    return this.#socket.sessions === 0 && this.#captured >= MIN_DURATION_S;
+    return this.lag + this.lostSeconds >= MIN_DURATION_S;
   }
 
   /** Median delay of the newest notes in seconds; null if there are none. */
@@ -164,7 +165,7 @@ export class LiveTake extends EventTarget {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
       take.programs = ready.instruments ?? {};
-      this.#notify("");
+      this.#notify(this.#newLoss());
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
       this.#restorePedal();
@@ -214,6 +215,13 @@ export class LiveTake extends EventTarget {
       this.#notify(`${why}; trying again in ${Math.ceil(seconds)} s (${attempt}).${kept}`);
     });
     on("end", ({ done, message }) => this.#finish(done, message));
+  }
+
+  /** A notice of audio that was lost since the last one, or "". */
+  #newLoss() {
+    const seconds = Math.round(this.lostSeconds - this.#reportedLoss);
+    this.#reportedLoss = this.lostSeconds;
+    return seconds ? `${seconds} s were not transcribed. “Again”, in the list of takes, transcribes them.` : "";
   }
 
   /** Silence MIDI out while notes arrive too late. */

@@ -18,7 +18,6 @@ import { Backlog } from "./backlog.js";
 import { BUSY, problemText } from "./problem.js";
 
 const BACKOFF_S = [0.5, 1, 2, 4]; // pauses between attempts; the last pause is repeated
-const GIVE_UP_S = 600; // time after which retrying stops
 const STOPPED_ATTEMPTS = 3; // maximum number of attempts to receive the last notes after `stop`
 const CONNECT_TIMEOUT_S = 15;
 const QUIET_S = 4; // audio without a message after which a reply is late; usually two arrive per second
@@ -42,7 +41,6 @@ export class TranscriptionSocket extends EventTarget {
   #stopSent = false;
   #ended = false;
   #attempt = 0; // number of attempts since the last progress
-  #lostAt = 0; // time of the first of consecutive failures, in ms of the page's clock
   #timer = 0; // timer of an expected reply
   #pumping = 0; // timer of the next chunk to send
   #lastMessageAt = 0; // number of captured samples when the last message arrived
@@ -232,7 +230,6 @@ export class TranscriptionSocket extends EventTarget {
     clearTimeout(this.#timer);
     this.#connection += 1; // so that a connection that is still opening is ignored
     this.#ready = this.#quiet = false;
-    this.#lostAt = this.#attempt ? this.#lostAt : performance.now();
     this.#emit("stall");
     const unauthorized = this.#error?.code === "unauthorized";
     const stray = unauthorized && this.#withToken; // the token expired, or another process issued it
@@ -247,8 +244,6 @@ export class TranscriptionSocket extends EventTarget {
       this.#end(this.#error.message);
     } else if (this.#stopping && this.#attempt >= STOPPED_ATTEMPTS) {
       this.#end("The connection was lost before the last notes.");
-    } else if (performance.now() - this.#lostAt > 1000 * GIVE_UP_S) {
-      this.#end("The server cannot be reached. The notes so far are kept.");
     } else if (this.sessions === 0 && this.#mute) {
       this.#explain(message);
     } else {

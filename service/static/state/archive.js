@@ -29,6 +29,7 @@ export class Archive extends EventTarget {
   #timers = new Map(); // take -> timer of its next write, or 0 during a write
   #parts = new Map(); // id -> stored parts of the audio
   #bytes = 0; // bytes of stored audio
+  #incomplete = new Set(); // takes whose audio did not fit; written again when space is free
   #reported = "";
 
   constructor() {
@@ -83,8 +84,8 @@ export class Archive extends EventTarget {
   async #restore(record) {
     const take = new Take(record.name);
     for (const name of COPIED) take[name] = record[name];
-    // A note has no offset if the tab was closed while it sounded.
-    for (const note of take.notes) note.offset ??= Math.max(note.onset, record.length);
+    // A note or a press of the pedal has no offset if the tab was closed during it.
+    for (const event of [...take.notes, ...take.pedal]) event.offset ??= Math.max(event.onset, record.length);
     take.history.done = record.done;
     take.history.undone = record.undone;
     take.head = take.length = record.length;
@@ -143,11 +144,15 @@ export class Archive extends EventTarget {
         name = record.name;
         await this.#request("takes", "readwrite", (store) => store.put(record, id));
         this.#stamps.set(take, record.stamp);
-        take.recordStored(revision, name);
-        if (complete) this.dispatchEvent(new Event("kept"));
+        if (complete) {
+          this.#incomplete.delete(take);
+          take.recordStored(revision, name);
+          this.dispatchEvent(new Event("kept"));
+        } else this.#incomplete.add(take);
       }
     } catch (error) {
       const full = error?.name === "QuotaExceededError";
+      this.#incomplete.add(take);
       this.#trouble(full ? `No space is left: “${take.name}” is not kept. Delete takes.` : NOT_KEPT);
     }
     this.#timers.delete(take);
@@ -193,6 +198,7 @@ export class Archive extends EventTarget {
     clearTimeout(this.#timers.get(take));
     this.#timers.delete(take);
     this.#ids.delete(take);
+    this.#incomplete.delete(take);
     if (!id) return;
     try {
       await this.#request("takes", "readwrite", (store) => store.delete(id));
@@ -200,6 +206,7 @@ export class Archive extends EventTarget {
       await this.#request("audio", "readwrite", (store) => store.delete(range));
       const parts = take.recording?.parts(false) ?? [];
       for (const { size } of parts.slice(0, this.#parts.get(id) ?? 0)) this.#bytes -= size;
+      for (const other of this.#incomplete) this.#scheduleWrite(other);
     } catch {
       this.#trouble(NOT_KEPT);
     }

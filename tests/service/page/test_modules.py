@@ -278,3 +278,97 @@ RENAMED_DURING_A_WRITE = """async () => {
 
 def test_take_that_is_renamed_during_a_write_is_written_again(bench: Tab) -> None:
     assert bench.run(RENAMED_DURING_A_WRITE) == [False, ["new"]]
+
+
+RESTORED_PEDAL = """async () => {
+  const { Archive } = await import('./state/archive.js');
+  const { Take } = await import('./notes/take.js');
+  const take = new Take('crashed');
+  take.noteOn(0, { pitch: 60, velocity: 80, confidence: 1 }, 1);
+  take.pedalMoved(true, 1.5);
+  take.advance(2);
+  const archive = new Archive();
+  archive.follow(take);
+  document.dispatchEvent(new Event('visibilitychange'));
+  await new Promise((resolve) => archive.addEventListener('kept', resolve, { once: true }));
+  const [{ notes, pedal }] = await new Archive().load();
+  await archive.delete(take);
+  return [notes[0].offset, pedal[0].offset];
+}"""
+
+
+def test_restored_take_has_no_open_notes_or_pedal(bench: Tab) -> None:
+    assert bench.run(RESTORED_PEDAL) == [2, 2]
+
+
+WRITTEN_WHEN_SPACE_IS_FREE = """async () => {
+  const { Archive } = await import('./state/archive.js');
+  const { LiveRecording } = await import('./audio/recording.js');
+  const { Take } = await import('./notes/take.js');
+  const [large, small] = ['large', 'small'].map((name) => {
+    const take = new Take(name);
+    const part = new Blob([new Uint8Array(2)]);
+    if (name === 'large') Object.defineProperty(part, 'size', { value: 999_999_999 });
+    take.recording = LiveRecording.of(8000, [part]);
+    return take;
+  });
+  const archive = new Archive();
+  const written = (take) => new Promise((resolve) => {
+    for (const type of ['kept', 'trouble']) archive.addEventListener(type, resolve, { once: true });
+    take.finish();
+    archive.follow(take, true);
+  });
+  await written(large);
+  await written(small);
+  const isKept = small.kept;
+  await archive.delete(large);
+  while (!small.kept) await new Promise((resolve) => setTimeout(resolve, 5));
+  const [{ recording }] = await new Archive().load();
+  await archive.delete(small);
+  return [isKept, recording !== null];
+}"""
+
+
+def test_sound_is_written_when_space_is_free(bench: Tab) -> None:
+    assert bench.run(WRITTEN_WHEN_SPACE_IS_FREE) == [False, True]
+
+
+JOINED = """async () => {
+  const { join } = await import('./edit/commands.js');
+  const note = { pitch: 60, velocity: 80, instrument: 'voice' };
+  const flat = { ...note, onset: 0, offset: 1, bends: [[0, -20], [0.9, -80]] };
+  const plain = { ...note, onset: 2, offset: 3 };
+  const sharp = { ...note, onset: 4, offset: 5, bends: [[4, 30]] };
+  const [, joined] = join([sharp, plain, flat]).pairs[0];
+  return [joined.onset, joined.offset, joined.bends];
+}"""
+
+
+def test_joined_note_keeps_all_bends(bench: Tab) -> None:
+    assert bench.run(JOINED) == [0, 5, [[0, -20], [0.9, -80], [2, 0], [4, 30]]]
+
+
+TRANSPOSED = """async () => {
+  const { Take } = await import('./notes/take.js');
+  const { move } = await import('./edit/commands.js');
+  const { jsonOf } = await import('./notes/saving.js');
+  const { openTake } = await import('./notes/opening.js');
+  const { NoteFilter } = await import('./notes/note-filter.js');
+  const take = new Take('');
+  take.notes = [{ pitch: 60, velocity: 80, confidence: 1, instrument: null, onset: 0, offset: 1 }];
+  take.finish();
+  take.edit({ ...move(take.notes, 0, 2), label: 'Transpose', semitones: 2 });
+  const opened = await openTake(new File([jsonOf(take, new NoteFilter())], 'a.json'));
+  const steps = [take.transposed, opened.transposed];
+  for (const one of [take, opened]) {
+    one.restoreTranscription();
+    steps.push(one.transposed, one.notes[0].pitch);
+    one.undo();
+    steps.push(one.transposed);
+  }
+  return steps;
+}"""
+
+
+def test_transposition_is_restored_and_saved(bench: Tab) -> None:
+    assert bench.run(TRANSPOSED) == [2, 2, 0, 60, 2, 0, 60, 2]

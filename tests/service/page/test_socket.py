@@ -170,3 +170,60 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
     assert "Check the microphone" in unlikely
     assert later == "its text"
     assert (again, stopped) == (overload, "")  # a take that has ended is not late
+
+
+def test_long_outage_does_not_end_the_recording(bench: Tab) -> None:
+    result = run_script(
+        bench,
+        """
+        const first = await nextSocket(1);
+        first.say(ready);
+        first.fail();
+        const { now } = Performance.prototype;
+        performance.now = () => now.call(performance) + 3_600_000;
+        try {
+          (await nextSocket(2)).fail();
+          const third = await nextSocket(3);
+          third.say(ready);
+          events.push(['restored', null]);
+        } finally {
+          delete performance.now;
+          stream.cut();
+        }
+        """,
+    )
+    assert [kind for kind, _ in result["events"]][-2:] == ["restored", "end"]
+    assert "end" not in [kind for kind, _ in result["events"]][:-1]
+
+
+def test_audio_that_was_not_transcribed_is_reported(bench: Tab) -> None:
+    """A take without notes, but with such audio, is not discarded."""
+    result = run_script(
+        bench,
+        """
+        stream.cut();
+        const { LiveTake } = await import('./service/live.js');
+        const { Take } = await import('./notes/take.js');
+        const methods = { open() {}, start() {}, close() {} };
+        const source = Object.assign(new EventTarget(), { rate: 1000, ...methods });
+        const live = new LiveTake(new Take('live'), source);
+        live.addEventListener('notice', ({ detail }) => events.push(['notice', detail]));
+        await live.start({ lookaheadMs: 70, instruments: [] });
+        const first = await nextSocket(1);
+        first.say({ ...ready, delay_ms: 100 });
+        events.push(['untranscribed', live.untranscribed]);
+        first.fail();
+        const detail = { pcm: new ArrayBuffer(20_000), samples: 10_000 };
+        const play = () => source.dispatchEvent(new CustomEvent('chunk', { detail }));
+        play();
+        events.push(['untranscribed', live.untranscribed]);
+        for (let minute = 0; minute < 36; minute += 1) play();  // 6 minutes, of which 5 are kept
+        (await nextSocket(2)).say({ ...ready, delay_ms: 100 });
+        live.stop();
+        """,
+    )
+    assert [value for kind, value in result["events"] if kind == "untranscribed"] == [False, True]
+    (notice,) = [
+        text for kind, text in result["events"] if kind == "notice" and "not transcribed" in text
+    ]
+    assert notice == "70 s were not transcribed. “Again”, in the list of takes, transcribes them."

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from anyio import to_thread
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
@@ -75,6 +76,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Each upload uses a thread. The page's files and requests have the default number as well.
+        to_thread.current_default_thread_limiter().total_tokens += settings.max_uploads
         loading = asyncio.create_task(load(state))
         watching = asyncio.create_task(watch_keys(state))
         try:

@@ -198,6 +198,13 @@ class SocketConnection(WebSocketsSansIOProtocol):
         else:
             self.transport.resume_reading()
 
+    def shutdown(self) -> None:
+        """Close the connection. If the server has sent its close frame, wait for the client's: the
+        base class would close the transport, and the system would drop unsent messages if the
+        client sends audio."""
+        if not self.close_sent:
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._parsing is not None:
             self._parsing.cancel()

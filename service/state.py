@@ -14,7 +14,6 @@ from service.access.tokens import Tokens, read_secret
 from service.ops.capacity import AdmissionControl, Reservation, SessionAdmissionControl
 from service.ops.metrics import Metrics
 from service.protocol.errors import ErrorCode, ProtocolError
-from service.protocol.options import StreamOptions
 from service.settings import Settings
 from service.stream.windows import BatchTiming
 from service.workers.pool import WorkerPool
@@ -118,7 +117,7 @@ class ServiceState:
         limit = self.keys.limit(client, "sessions")
         max_count = limit or (default if setting == "auto" else setting)
         self.check_ready()
-        return self.sessions.reserve(client, max_count, self.sessions.size(StreamOptions()))
+        return self.sessions.reserve(client, max_count, self.sessions.initial_size)
 
     def end_revoked_sessions(self) -> None:
         """Close the sessions of clients whose key has been removed."""

@@ -11,6 +11,7 @@ import logging
 import secrets
 from operator import itemgetter
 
+from anyio import to_process
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -37,6 +38,7 @@ from service.protocol.errors import ErrorCode, ProtocolError, internal_error
 from service.protocol.options import AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
+from service.stream.ending import pickled_done
 from service.stream.session import OpenSession
 
 logger = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ MAX_PACE, BURST_S = 10.0, 10.0  # maximum seconds of audio per second, after a b
 # 4 MB of audio that may be in flight.
 MIN_READ_BYTES_PER_S = 256_000
 SEND_TIMEOUT_S = 10.0  # maximum time for sending an output to a client that does not read
-CLOSE_TIMEOUT_S = 1.0  # maximum time for sending a last error, and for closing the socket
+CLOSE_TIMEOUT_S = 1.0  # maximum time for sending a last error, and then for closing the socket
 MAX_KEEPALIVE_S = 600.0  # maximum time without audio, even if keepalives arrive
 # A ghost is a dead connection that the server has not noticed yet. It occupies a slot, while its
 # client may be reconnecting to resume the session.
@@ -128,6 +130,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until its session has ended."""
+        close_timeout_s = SEND_TIMEOUT_S  # the client may still be reading a large `done`
         try:
             start = await self._receive_start()
             close_code, reason = await self._run_session(start)
@@ -140,11 +143,12 @@ class Connection:
                 error = internal_error()
             self._log.failed(error)
             close_code, reason = error.code.close_code, error.code
+            close_timeout_s = CLOSE_TIMEOUT_S
             if error.code is not ErrorCode.SLOW_READER:  # a slow reader would not read the error
                 await self._send_error(error)
         self._log.closed(reason)
         with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            async with asyncio.timeout(close_timeout_s):
                 await self._websocket.close(close_code, reason)
 
     async def _send_error(self, error: ProtocolError) -> None:
@@ -232,6 +236,11 @@ class Connection:
                 self._log.record_output(output)
                 await self._send(*output.messages)
                 if output.final_state is not None:
+                    if output.ending is not None:
+                        done = await to_process.run_sync(
+                            pickled_done, output.ending, cancellable=True
+                        )
+                        await self._send(done)
                     reason, close_code, _ = output.final_state
                     return close_code, reason
         finally:

@@ -21,14 +21,19 @@ class NoteCollector:
     If an earlier session reported the first bends of a note, its other bends are omitted.
     """
 
-    def __init__(self, started: int = 0, sounding: Iterable[NoteEvent] = ()) -> None:
+    def __init__(
+        self,
+        started: int = 0,
+        sounding: Iterable[NoteEvent] = (),
+        pressed: PedalEvent | None = None,
+    ) -> None:
         """started: number of notes that started in earlier sessions. sounding: the note_on of each
-        of these notes that has not ended."""
+        of these notes that has not ended. pressed: a press of the pedal that has not ended."""
         self._sounding = {event.note_id: event for event in sounding}
         self._ended_before = started - len(self._sounding)
         self._notes: dict[int, Note] = {}  # by ID
         self.pedal: list[PedalPress] = []
-        self._pressed: PedalEvent | None = None
+        self._pressed = pressed
         self._bends: dict[int, tuple[float, ...]] = {}  # by ID of a sounding note
 
     def add(self, events: Iterable[Event]) -> None:

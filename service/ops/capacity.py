@@ -182,6 +182,13 @@ class SessionAdmissionControl(AdmissionControl):
             return 1.0
         return self._hops_per_s / options.frames_per_window + SESSION_WINDOWS_PER_S
 
+    @property
+    def initial_size(self) -> float:
+        """Size to reserve until the options are known: that of a session with default options, or
+        the maximum of a machine that is too slow for them, so that other options are possible."""
+        size = self.size(StreamOptions())
+        return min(size, self.max_session_windows_per_s) if self.limits_load else size
+
     def rejection(self, options: StreamOptions | None = None) -> ProtocolError:
         """Return the error for a session that does not fit. options: None before `start`."""
         if self.limits_load and options and self.size(options) > self.max_session_windows_per_s:

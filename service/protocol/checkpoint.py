@@ -39,7 +39,7 @@ class NoteEvent(_Part):
 
     Attributes:
         kind: every note_on has exactly one note_off. At most one note_update comes in between, and
-            repeats the note_on with another instrument. At the end of a recording, note_updates
+            repeats the note_on with another instrument. At the end of the audio, note_updates
             also correct notes that have ended. The notes of a checkpoint are note_ons.
         note_id: number of the note in its performance, from 0.
         pitch, velocity: MIDI note number, 0 to 127, and velocity, 1 to 127.

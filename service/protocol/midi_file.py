@@ -6,11 +6,11 @@ import io
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import mido
-from pretty_midi import ControlChange, Instrument, Note, PrettyMIDI
 from pretty_midi.pretty_midi import MAX_TICK
 
 from model.config import HOP, SAMPLE_RATE
@@ -188,110 +188,125 @@ def midi_file(
     tempo_map = TempoMap(tempo)
     while tempo_map.tick(last_s) > MAX_TICK * 0.99:
         tempo_map = TempoMap(tempo, tempo_map.ticks_per_beat // 2)
-    # Minimum duration of a note: slightly more than the longest tick.
-    min_s = 1.001e-6 * max(us for _, us in tempo_map.changes) / tempo_map.ticks_per_beat
-    parts = []
     order = {name: index for index, name in enumerate([None, *programs])}
     in_use = {note.instrument for note in notes} or {None}
     names = sorted(in_use, key=lambda name: (order.get(name, len(order)), name or ""))
-    for name in names:
-        key = name or ""
-        part = Instrument(programs.get(key, 0), name=LABELS.get(key, key))
-        curves = []
-        for note in notes:
-            if note.instrument == name and note.offset_s is not None:
-                end_s = max(note.offset_s, note.onset_s + min_s)
-                part.notes.append(Note(note.velocity, note.pitch, note.onset_s, end_s))
-                curves.append(note.bends)
+    parts = {
+        name: _Part(LABELS.get(name or "", name or ""), programs.get(name or "", 0))
+        for name in names
+    }
+    for note in notes:
+        if note.offset_s is not None:
+            parts[note.instrument].notes.append(note)
+    for name, part in parts.items():
         if name in PEDAL_INSTRUMENTS or names == [None]:
-            part.control_changes = _pedal(pedal, min_s)
-        parts.append((part, curves))
+            part.pedal = _pedal(pedal, tempo_map.tick)
     file, memory = mido.MidiFile(ticks_per_beat=tempo_map.ticks_per_beat), io.BytesIO()
     file.tracks.append(tempo_map.track())
     if any(note.bends for note in notes):
         file.tracks[0][:0] = mpe_setup()
-        file.tracks += _bent_tracks(parts, tempo_map.tick)
-        file.save(file=memory)
+        file.tracks += _bent_tracks([*parts.values()], tempo_map.tick)
     else:
-        plain = PrettyMIDI(mido_object=file)
-        plain.instruments = [part for part, _ in parts]
-        plain.write(memory)
-        if tempo.chords:  # pretty_midi drops markers
-            memory.seek(0)
-            file = mido.MidiFile(file=memory)
-            file.tracks[0] = tempo_map.track()
-            memory = io.BytesIO()
-            file.save(file=memory)
+        file.tracks += [
+            _plain_track(part, CHANNELS[number % len(CHANNELS)], tempo_map.tick)
+            for number, part in enumerate(parts.values())
+        ]
+    file.save(file=memory)
     return memory.getvalue()
 
 
-def _pedal(changes: Iterable[tuple[float, bool]], min_s: float) -> list[ControlChange]:
-    """Return the messages of the pedal. They are at least ``min_s`` apart, because readers may
-    reorder the messages of a tick."""
-    messages: list[ControlChange] = []
-    time_s = -min_s
-    for change_s, down in changes:
-        time_s = max(change_s, time_s + min_s)
-        messages.append(ControlChange(SUSTAIN, 127 if down else 0, time_s))
-    return messages
+@dataclass(slots=True)
+class _Part:
+    """Notes of an instrument, and its pedal: tick and True if the pedal goes down."""
+
+    name: str
+    program: int
+    notes: list[WrittenNote] = field(default_factory=list)
+    pedal: list[tuple[int, bool]] = field(default_factory=list)
 
 
-def _bent_tracks(
-    parts: Sequence[tuple[Instrument, Sequence[Sequence[float] | None]]],
-    tick_of: Callable[[float], int],
-) -> list[mido.MidiTrack]:
+def _pedal(
+    changes: Iterable[tuple[float, bool]], tick_of: Callable[[float], int]
+) -> list[tuple[int, bool]]:
+    """Return the changes of the pedal with their ticks. They have different ticks, because readers
+    may reorder the messages of a tick."""
+    ticks: list[tuple[int, bool]] = []
+    for time_s, down in changes:
+        ticks.append((max(tick_of(time_s), ticks[-1][0] + 1 if ticks else 0), down))
+    return ticks
+
+
+def _span(note: WrittenNote, tick_of: Callable[[float], int]) -> tuple[int, int]:
+    """Return the first tick of a note, and the tick of its end."""
+    begin = tick_of(note.onset_s)
+    return begin, max(tick_of(note.offset_s or 0.0), begin + 1)
+
+
+def _plain_track(part: _Part, channel: int, tick_of: Callable[[float], int]) -> mido.MidiTrack:
+    """Return the track of a part whose notes have no bends."""
+    messages: list[TimedMessage] = [
+        (0, _ENDS, mido.MetaMessage("track_name", name=part.name)),
+        (0, _ENDS, mido.Message("program_change", program=part.program, channel=channel)),
+    ]
+    messages += [(tick, _SETS, _sustain(channel, down)) for tick, down in part.pedal]
+    for note in part.notes:
+        begin, end = _span(note, tick_of)
+        messages.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
+        messages.append((end, _ENDS, _note(channel, note.pitch, 0)))
+    return _track_of(messages)
+
+
+def _bent_tracks(parts: Sequence[_Part], tick_of: Callable[[float], int]) -> list[mido.MidiTrack]:
     """Return a track for each part. The notes of all tracks share the member channels of MPE.
 
     The pedal is on the master channel if all parts use it. Otherwise it is on the member channels
     of the parts that use it, so that it does not sustain the notes of other parts.
     """
     tracks: list[list[TimedMessage]] = []
-    # Tick, kind (0: note, 1: pedal), part number, note or pedal message, and bends of the note.
-    moments: list[tuple[int, int, int, Any, Sequence[float] | None]] = []
-    all_use_pedal = all(part.control_changes for part, _ in parts)
-    for number, (part, curves) in enumerate(parts):
+    # Tick, kind (0: note, 1: pedal), part number, and note, or True if the pedal goes down.
+    moments: list[tuple[int, int, int, Any]] = []
+    all_use_pedal = all(part.pedal for part in parts)
+    for number, part in enumerate(parts):
         tracks.append([(0, _ENDS, mido.MetaMessage("track_name", name=part.name))])
-        for note, bends in zip(part.notes, curves, strict=True):
-            moments.append((tick_of(note.start), 0, number, note, bends))
-        for change in part.control_changes:
-            tick = tick_of(change.time)
-            if all_use_pedal:
-                tracks[-1].append((tick, _SETS, _control(MASTER, SUSTAIN, change.value)))
-            else:
-                moments.append((tick, 1, number, change, None))
-    # Value of the pedal on the member channels of each part, then on unused channels.
-    pedals = [0] * (len(parts) + 1)
+        moments += [(tick_of(note.onset_s), 0, number, note) for note in part.notes]
+        if all_use_pedal:
+            tracks[-1] += [(tick, _SETS, _sustain(MASTER, down)) for tick, down in part.pedal]
+        else:
+            moments += [(tick, 1, number, down) for tick, down in part.pedal]
+    # State of the pedal on the member channels of each part, then on unused channels.
+    pedals = [False] * (len(parts) + 1)
     users = dict.fromkeys(CHANNELS, len(parts))  # number of the part that used the channel last
     silent_from = dict.fromkeys(MEMBERS, 0)
-    for begin, _, number, note, bends in sorted(moments, key=lambda moment: moment[:3]):
+    for tick, kind, number, item in sorted(moments, key=lambda moment: moment[:3]):
         track = tracks[number]
-        if isinstance(note, ControlChange):
-            pedals[number] = note.value
+        if kind == 1:
+            pedals[number] = item
             used = [channel for channel in CHANNELS if users[channel] == number]
-            track += [(begin, _SETS, _control(channel, SUSTAIN, note.value)) for channel in used]
+            track += [(tick, _SETS, _sustain(channel, item)) for channel in used]
             continue
+        begin, end = _span(item, tick_of)
         # Prefer a silent channel of this part, then the one silent for longest. If none is silent,
         # write the note without bends, because they would apply to another note.
         silent = [channel for channel in MEMBERS if silent_from[channel] <= begin]
         channel = min(silent, key=lambda c: (users[c] != number, silent_from[c]), default=MASTER)
-        silent_from[channel] = end = max(tick_of(note.end), begin + 1)
+        silent_from[channel] = end
         if (before := users[channel]) != number:
             users[channel] = number
-            program = parts[number][0].program
+            program = parts[number].program
             message = mido.Message("program_change", program=program, channel=channel)
             track.append((begin, _SETS, message))
             if pedals[before] != pedals[number]:
-                track.append((begin, _SETS, _control(channel, SUSTAIN, pedals[number])))
-        cents = bends if bends and channel != MASTER else (0.0,)
+                track.append((begin, _SETS, _sustain(channel, pedals[number])))
+        cents = item.bends if item.bends and channel != MASTER else (0.0,)
         track.append((begin, _SETS, bend(channel, cents[0])))
-        track.append((begin, _BEGINS, _note(channel, note.pitch, note.velocity)))
+        track.append((begin, _BEGINS, _note(channel, item.pitch, item.velocity)))
         current = cents[0]
         for frame, value in enumerate(cents):
             if abs(value - current) >= _MIN_CENTS:
-                tick = max(begin, tick_of(note.start + frame * FRAME_S))
-                track.append((tick, _SETS, bend(channel, value)))
+                bend_tick = max(begin, tick_of(item.onset_s + frame * FRAME_S))
+                track.append((bend_tick, _SETS, bend(channel, value)))
                 current = value
-        track.append((end, _ENDS, _note(channel, note.pitch, 0)))
+        track.append((end, _ENDS, _note(channel, item.pitch, 0)))
     return [_track_of(track) for track in tracks]
 
 
@@ -299,7 +314,8 @@ def _track_of(messages: Iterable[TimedMessage]) -> mido.MidiTrack:
     """Return a track of timed messages, which may be in any order."""
     track, previous_tick = mido.MidiTrack(), 0
     for tick, _, message in sorted(messages, key=lambda timed: timed[:2]):
-        track.append(message.copy(time=tick - previous_tick))
+        message.time = tick - previous_tick
+        track.append(message)
         previous_tick = tick
     return track
 
@@ -316,14 +332,22 @@ def mpe_setup() -> list[mido.Message]:
     ]
 
 
+# Without the checks of mido, files of many messages are written twice as fast.
+_message = partial(mido.Message, skip_checks=True)
+
+
 def _control(channel: int, number: int, value: int) -> mido.Message:
-    return mido.Message("control_change", channel=channel, control=number, value=value)
+    return _message("control_change", channel=channel, control=number, value=value)
+
+
+def _sustain(channel: int, down: bool) -> mido.Message:
+    return _control(channel, SUSTAIN, 127 if down else 0)
 
 
 def _note(channel: int, pitch: int, velocity: int) -> mido.Message:
-    return mido.Message("note_on", channel=channel, note=pitch, velocity=velocity)
+    return _message("note_on", channel=channel, note=pitch, velocity=velocity)
 
 
 def bend(channel: int, cents: float) -> mido.Message:
     units = min(8191, max(-8192, round(cents * _UNITS)))
-    return mido.Message("pitchwheel", channel=channel, pitch=units)
+    return _message("pitchwheel", channel=channel, pitch=units)

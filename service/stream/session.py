@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import pickle
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from time import monotonic
@@ -18,11 +19,9 @@ from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.client_messages import Start
 from service.protocol.errors import CloseCode, ProtocolError
-from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.options import StreamOptions
 from service.protocol.server_messages import (
     Beat,
-    Done,
     DoneReason,
     Draining,
     Error,
@@ -36,8 +35,8 @@ from service.protocol.server_messages import (
     Totals,
     event_message,
 )
-from service.score.analysis import analyse
 from service.score.live import CONTEXT_S, LiveBeats
+from service.stream.ending import Ending
 from service.stream.setup import describe_options
 from service.stream.stream import MAX_NOTES, Stream
 
@@ -75,6 +74,8 @@ class SessionOutput:
     behind_s: float = 0.0  # received audio that is not transcribed (``Stream.behind_ms``)
     initial_totals: Totals | None = None  # of the performance's earlier sessions, with `ready`
     final_state: tuple[str, int, Totals] | None = None  # reason or error code, close code, totals
+    # With ``final_state``, if ``messages`` lacks `done`: a pickled ``ending.Ending``.
+    ending: bytes | None = None
     error: ProtocolError | None = None  # set if the session cannot be opened or continued
 
 
@@ -82,8 +83,8 @@ class LiveSession:
     """Converts the events of a stream to messages of the protocol.
 
     A `progress` immediately follows the events of each step. Its checkpoint covers exactly the
-    events sent before it. After the end of the audio there is no `progress`, because all remaining
-    messages are sent at once. The worker sets ``features`` and ``is_queued``.
+    events sent before it. There is none after the end of the audio. The worker sets ``features``
+    and ``is_queued``.
     """
 
     features: FeatureStream  # streaming state of the network
@@ -189,9 +190,7 @@ class LiveSession:
                 self._reported_at_s = now_s
                 if self._progress != self._reported and not self._skip_events:
                     self._queue_progress()
-        elif not self._finished:
-            if self.stream.pending_windows:
-                return None
+        elif not self._finished and not self.stream.pending_windows:
             self._finish()
         output, byte_rate = self._pending, self._audio.byte_rate
         output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
@@ -287,23 +286,24 @@ class LiveSession:
             self._queue(Error.of(error))
         self._finished = True
         self._send_events([*events, *self.stream.collector.settle_instruments()])
-        totals = self.stream.totals
-        midi = base64.b64encode(self.stream.collector.midi(self._last_beats())).decode()
-        self._queue(Done(reason=reason, totals=totals, midi_base64=midi))
+        self._send_last_beats()
+        totals, collector = self.stream.totals, self.stream.collector
+        beats = None if self._beats is None else self._beats.reported
+        ending = Ending(reason, self._seq, totals, collector.notes, collector.pedal, beats)
+        if ending.is_short:
+            self._pending.messages.append(ending.done())
+        else:
+            self._pending.ending = pickle.dumps(ending)
         close_code = CloseCode.GOING_AWAY if reason == "draining" else CloseCode.NORMAL
         self._pending.final_state = reason, close_code, totals
         if error is not None:
             self._pending.final_state = error.code, error.code.close_code, totals
 
-    def _last_beats(self) -> Tempo:
-        """Queue the last beats. Return the tempo for the MIDI file."""
-        if self._beats is None:
-            return DEFAULT_TEMPO
-        notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
-        beats = self._beats.finish(notes, self._processed_s)
-        self._queue(*(Beat(**asdict(beat)) for beat in beats))
-        reported = self._beats.reported
-        return analyse(self.stream.collector.notes, reported=reported, is_live=True).tempo
+    def _send_last_beats(self) -> None:
+        if self._beats is not None:
+            notes = self.stream.collector.sounding_since(self._beats.due_s - CONTEXT_S)
+            beats = self._beats.finish(notes, self._processed_s)
+            self._queue(*(Beat(**asdict(beat)) for beat in beats))
 
     def _queue(self, *messages: ServerMessage) -> None:
         for message in messages:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from model.config import FRAMES, HOP, WINDOW, ModelConfig
 from service.audio.pcm import MIX_MS, BadAudioError, PcmDecoder
 from service.audio.resample import RateRatio, Resampler
-from service.notes.events import Event
+from service.notes.events import Event, PedalEvent
 from service.notes.note_collector import NoteCollector
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
@@ -119,7 +119,10 @@ class Stream:
         self._buffer = SampleBuffer(first_sample, buffered_samples)
         self._tuner = build_tuner(config, options, self._schedule, first_block, self._start.tuning)
         self._shifts: deque[int] = deque(maxlen=max_windows)  # filterbank shifts of recent windows
-        self.collector = NoteCollector(self._start.notes, self._start.sounding)
+        resumed_frame = self._start.frames
+        press = PedalEvent(True, resumed_frame, resumed_frame * self.frame_s)
+        pressed = press if self._start.pedal else None
+        self.collector = NoteCollector(self._start.notes, self._start.sounding, pressed)
         self._dropped = 0
         self.error: ProtocolError | None = None
         self._closed = False

@@ -101,7 +101,9 @@ async def transcribe_upload(request: Request, query: Annotated[UploadQuery, Quer
             sandboxed=True,
         )
         description = describe_options(options, config)
-        steps = await stack.enter_async_context(aclosing(iterate_in_thread(recording, query, log)))
+        steps = await stack.enter_async_context(
+            aclosing(iterate_in_thread(recording, query, log, state))
+        )
         if query.answer == "ndjson":
             # Most invalid files fail in the first step, before the status of the response is sent.
             first = await anext(steps)
@@ -149,7 +151,10 @@ async def receive_file(
 
 
 async def iterate_in_thread(
-    steps: Generator[RecordingStep, None, None], hints: BeatHints, log: UploadLog
+    steps: Generator[RecordingStep, None, None],
+    hints: BeatHints,
+    log: UploadLog,
+    state: ServiceState,
 ) -> AsyncGenerator[RecordingStep, None]:
     """Yield the steps of a recording, which are computed and recorded in a thread."""
 
@@ -167,9 +172,9 @@ async def iterate_in_thread(
         with anyio.CancelScope(shield=True):
             try:
                 await run_in_threadpool(in_thread.close)
-            except ValueError:
-                # A step is still running, because the server's shutdown cancelled this task. The
-                # process could not exit while the step waits for its decoder.
-                from service.audio.sandbox import kill_children  # loads FFmpeg
+            except ValueError:  # a step is still running, because the server cancelled this task
+                # A draining process could not exit while the step waits for its decoder.
+                if state.draining.is_set():
+                    from service.audio.sandbox import kill_children  # loads FFmpeg
 
-                kill_children()
+                    kill_children()

@@ -166,6 +166,26 @@ async def test_sigterm_ends_sessions_with_their_notes(start_server: StartServer)
     assert "Traceback" not in server.log
 
 
+async def test_client_that_still_plays_at_the_shutdown_is_not_cut_off(
+    start_server: StartServer,
+) -> None:
+    """The server waits for the client's close frame, because unread messages would be lost."""
+    server = start_server(*TONES)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(HANDSHAKE.replace(b" HTTP", b"?encoding=pcm_s16le&sample_rate=16000 HTTP", 1))
+    await reader.readuntil(b'"ready"')
+    server.process.send_signal(signal.SIGTERM)
+    await reader.readuntil(b'"done"')
+    for _ in range(40):
+        writer.write(b"\x82\x82\0\0\0\0\0\0")  # a frame of two bytes of audio
+        await asyncio.sleep(0.01)
+    await writer.drain()
+    assert not reader.at_eof()
+    assert reader.exception() is None
+    writer.close()
+    assert await asyncio.to_thread(server.terminate) == 0
+
+
 async def test_signal_after_the_drain_logs_no_traceback(start_server: StartServer) -> None:
     server = start_server(*TONES)
     async with connect_to(server) as socket:

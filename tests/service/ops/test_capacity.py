@@ -37,6 +37,14 @@ def test_anytime_requires_one_fast_worker(window_s: float, fits: bool) -> None:
     assert sessions.rejection(ANYTIME).code == ("too_many_sessions" if fits else "too_slow")
 
 
+def test_slow_machine_is_not_reported_as_busy() -> None:
+    sessions = control(0.045)
+    with sessions.reserve("a", 1, sessions.initial_size) as reservation:
+        assert not reservation.resize(sessions.size(StreamOptions()))
+        assert sessions.rejection(StreamOptions()).code == "too_slow"
+        assert reservation.resize(sessions.size(StreamOptions(block_frames=8)))
+
+
 def test_admission_follows_the_cost_of_windows() -> None:
     sessions = control(0.02)
     with sessions.reserve("a", 9, sessions.size(StreamOptions())):

@@ -63,7 +63,7 @@ def test_file_is_deterministic_and_repeated_notes_do_not_overlap() -> None:
     assert data == midi_file(reversed(notes))
     opened = mido.MidiFile(file=io.BytesIO(data))
     tempo, track = opened.tracks
-    assert [message.type for message in tempo] == ["set_tempo", "time_signature", "end_of_track"]
+    assert [message.type for message in tempo] == ["set_tempo", "end_of_track"]
     assert [(m.note, m.velocity, m.time) for m in track if m.type == "note_on"] == [
         (60, 100, 0),
         (60, 0, TICKS_PER_BEAT),
@@ -129,7 +129,7 @@ def test_each_instrument_has_a_track_without_drums() -> None:
     file = mido.MidiFile(file=io.BytesIO(data))
     assert file.type == 1
     tempo, *tracks = file.tracks
-    assert [message.type for message in tempo] == ["set_tempo", "time_signature", "end_of_track"]
+    assert [message.type for message in tempo] == ["set_tempo", "end_of_track"]
     labels = {"plucked": "guitar"}  # label in files
     assert [track.name for track in tracks] == [labels.get(name, name) for name in PROGRAMS]
     channels = [{m.channel for m in track if not m.is_meta} for track in tracks]
@@ -276,3 +276,11 @@ def test_pedal_of_a_piano_alone_is_on_the_master_channel() -> None:
         if message.type == "control_change" and message.control == files.SUSTAIN
     ]
     assert pedal == [(MASTER, 127), (MASTER, 0)]
+
+
+@pytest.mark.parametrize("key", ["Gb", "Ebm", "F#", "C"])
+def test_key_keeps_its_name(key: str) -> None:
+    """The same as in the score of the notes."""
+    data = midi_file([Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5)], tempo=Tempo(key=key))
+    track = mido.MidiFile(file=io.BytesIO(data)).tracks[0]
+    assert [message.key for message in track if message.type == "key_signature"] == [key]

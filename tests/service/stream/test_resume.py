@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.config import HEADS, FilterbankConfig
 from service.engine.local import LocalEngine
-from service.notes.events import Event
+from service.notes.events import Event, PedalEvent, PedalPress
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
@@ -127,3 +127,12 @@ def test_sounding_notes_of_a_checkpoint_are_note_ons() -> None:
     counts = {"session_id": "a", "from_sample": 0, "frames": 4, "notes": 1}
     sent = Checkpoint.model_validate({**counts, "sounding": [{**note, "kind": "note_off"}]})
     assert [sounding.kind for sounding in sent.sounding] == ["note_on"]
+
+
+def test_pedal_that_is_held_during_an_interruption_is_in_the_file(
+    engines: list[LocalEngine],
+) -> None:
+    checkpoint = Checkpoint.start().model_copy(update={"from_sample": 0, "pedal": True})
+    stream = open_stream(engines[0], audio_format(FAKE_RATE_HZ), OPTIONS[0], checkpoint=checkpoint)
+    stream.collector.add([PedalEvent(False, 10, 0.5)])
+    assert stream.collector.pedal == [PedalPress(0.0, 0.5)]

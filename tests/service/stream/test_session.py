@@ -8,6 +8,7 @@ import pytest
 from model.config import HEADS
 from service.engine.local import LocalEngine
 from service.notes.tracker_settings import TrackerSettings
+from service.stream import ending
 from service.stream.session import LiveSession
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
 from tests.service.apps import pcm16
@@ -101,3 +102,38 @@ def test_flush_is_acknowledged_after_wide_windows(engine: LocalEngine) -> None:
         widths.append(performance.compute(late_s))
     assert True in widths
     assert [m["id"] for m in performance.messages("flushed")] == ["end"]
+
+
+def test_reason_of_the_end_is_sent_before_the_last_windows(engine: LocalEngine) -> None:
+    performance = Performance(engine, 2.0)
+    for chunk in range(15):
+        performance.feed(chunk, performance.start_s)
+    performance.session.end("draining", None)
+    assert performance.session.stream.pending_windows
+    assert performance.messages("draining")
+    assert not performance.messages("done")
+    while performance.session.stream.pending_windows:
+        performance.compute(performance.start_s)
+    assert performance.messages("done")
+
+
+def test_file_of_a_long_session_can_be_written_elsewhere(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = []
+    for max_notes in (ending.MAX_SHORT_NOTES, 0):
+        monkeypatch.setattr(ending, "MAX_SHORT_NOTES", max_notes)
+        performance = Performance(engine, 4.0)
+        for chunk in range(40):
+            performance.feed(chunk, performance.start_s)
+        performance.session.end("stop", None)
+        while performance.session.stream.pending_windows:
+            performance.compute(performance.start_s)
+        output = performance.session.collect_output(monotonic())
+        assert output is not None
+        outputs.append(output)
+    short, long = outputs
+    assert short.note_ons
+    assert short.ending is None
+    assert long.ending is not None
+    assert [*long.messages, ending.pickled_done(long.ending)] == short.messages

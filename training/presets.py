@@ -72,6 +72,8 @@ class LambadaRun(Run):
 
     def reads(self) -> dict[str, Path | None]:
         names = () if self.lambada.made_up else ("train", "validation", "vectors")
+        if self.resume:  # the run's folder has the vectors
+            names = names[:2]
         return {f"--lambada.{name}": getattr(self.lambada, name) for name in names}
 
 

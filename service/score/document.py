@@ -133,7 +133,8 @@ class ScoreDocument:
     @cached_property
     def _sheet(self) -> sheet.Sheet:
         result = self.analysis
-        return sheet.Sheet(self._parts, result.beats, result.key, result.steady, result.chords)
+        parts = self._parts or {None: Part([], [])}  # a score must have a part
+        return sheet.Sheet(parts, result.beats, result.key, result.steady, result.chords)
 
     @cached_property
     def musicxml(self) -> bytes:

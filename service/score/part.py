@@ -237,7 +237,7 @@ class PartWriter:
         beats, bars, keys, _, steady, barlines = self._grid
         ends = {at for at, _ in keys[1:]}
         nominal, size = beats.beats_per_bar, 0
-        has_pickup = bars[0][1] != nominal
+        has_pickup = bars[0][1] < nominal
         empty: dict[int, list[Element]] = {}  # content of empty bars, by number of beats
         for bar, (start, count) in enumerate(bars):
             measure = element("measure", number=bar + (not has_pickup))
@@ -248,7 +248,7 @@ class PartWriter:
                 attributes.append(element("divisions", self._divisions))
             if start in self._keys:
                 attributes.append(element("key", element("fifths", self._keys[start])))
-            new_size = count if bar else nominal
+            new_size = max(count, nominal) if bar == 0 else count
             if new_size != size:
                 size = new_size
                 above, below = beats.signature(size)

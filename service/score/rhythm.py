@@ -66,11 +66,13 @@ class Rhythm:
         self._bar_of_beat = [bar for bar, (_, count) in enumerate(bars) for _ in range(count)]
         # Half of a bar in beats, or 0 if values need not show the middle of a bar.
         self._half_bar = {4: 2, 6: 3}.get(beats.beats_per_bar, 0)
-        shift = beats.beats_per_bar - bars[0][1]  # the beats that a pickup lacks at its start
+        shift = max(0, beats.beats_per_bar - bars[0][1])  # beats that a pickup lacks at its start
         self._middles = [start + self._half_bar for start in self._starts]
         self._middles[0] -= shift
         self._tuplets: dict[int, set[Fraction]] = {}  # positions of onsets, by beats with tuplets
-        for beat, own in groupby(line, key=lambda chord: floor(chord.onset)):
+        # Not grace notes: the other hand may have the note after a grace note, and its tuplet.
+        timed = (chord for chord in line if not chord.grace)
+        for beat, own in groupby(timed, key=lambda chord: floor(chord.onset)):
             places = {chord.onset - beat for chord in own}
             if beats.subdivision == 2 and any(place.denominator % 3 == 0 for place in places):
                 self._tuplets[beat] = places

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from service.score import sheet
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
+from service.score.live import LiveBeat
 from service.score.part import Part
 from service.score.quantise import QuantisedNote
 from service.score.staves import OPEN
@@ -238,3 +240,20 @@ def test_each_note_of_a_tablature_has_a_fret() -> None:
     assert not [note for note in tab.flatten().notes if note.tie]
     pitches = sum(len(note.pitches) for note in tab.flatten().notes)
     assert score.musicxml.count(b"<fret>") == pitches > 40
+
+
+def test_score_without_notes_has_a_part() -> None:
+    root = ElementTree.fromstring(ScoreDocument([]).musicxml)
+    assert len(root.findall("part-list/score-part")) == 1
+    assert len(root.findall("part/measure")) == 1
+
+
+def test_first_bar_with_an_extra_beat_has_its_own_signature() -> None:
+    """A beat of the first bar was missed, and its gap is filled."""
+    places = [(0.0, 0), (0.5, 1), (1.5, 2), (2.0, 3), *((2.5 + n / 2, n % 4) for n in range(24))]
+    beats = [LiveBeat(time_s, place, 4, 2) for time_s, place in places]
+    rows = [(n / 2, n / 2 + 0.4, 60, 80) for n in range(28)]
+    root = ElementTree.fromstring(ScoreDocument(as_notes(np.array(rows)), reported=beats).musicxml)
+    first, second = root.findall("part/measure")[:2]
+    assert (first.get("number"), first.get("implicit")) == ("1", None)
+    assert [measure.findtext("attributes/time/beats") for measure in (first, second)] == ["5", "4"]

@@ -163,3 +163,11 @@ def test_bars_are_complete_with_valid_note_values(
             assert whole_rest or quarters.numerator in (1, 2, 3, 4, 6, 8, 12)
         onsets |= {v.begin for v in bar if v.chord and v.tie in (None, "start")}
     assert onsets == {chord.onset for chord in line}
+
+
+def test_grace_notes_make_no_tuplets() -> None:
+    """The other hand has the triplet with the note after the grace note."""
+    line = [Chord(F(0), F(1), (48,)), Chord(F(1, 3), F(0), (59,), grace=True)]
+    (bar,) = Rhythm(line, [(F(0), 4)], BEATS[4, 2]).bars()
+    assert all(value.tuplet is None for value in bar)
+    assert sum(value.end - value.begin for value in bar) == 4

@@ -116,3 +116,9 @@ def test_frozen_vectors_are_stored_once(
     (tmp_path / "vectors.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"vectors\.safetensors"):
         load_symbol_network(tmp_path / "best.safetensors")
+
+
+def test_resumed_run_needs_no_file_of_vectors(tmp_path: Path) -> None:
+    config = LambadaConfig(train=tmp_path, validation=tmp_path / "dev", vectors=tmp_path / "gone")
+    assert "--lambada.vectors" in LambadaRun(lambada=config).reads()
+    assert "--lambada.vectors" not in LambadaRun(lambada=config, resume=True).reads()

@@ -21,6 +21,7 @@ from service.workers.pool import WorkerPool
 MAX_SESSIONS_PER_CLIENT = 8
 MAX_UPLOADS_PER_CLIENT = 2
 MAX_RENDERED_SCORES = 2  # maximum number of scores that are rendered at once
+MAX_ENDINGS = 2  # maximum number of long sessions whose files are written at once
 # Maximum number of scores that wait or are being rendered, in total and per client. A client that
 # may have more uploads may also have more scores.
 MAX_SCORES, MAX_SCORES_PER_CLIENT = 8, 2
@@ -52,6 +53,7 @@ class ServiceState:
         self.sessions = SessionAdmissionControl(settings.max_sessions)
         self.uploads = AdmissionControl(settings.max_uploads)
         self.scores = anyio.CapacityLimiter(MAX_RENDERED_SCORES)
+        self.endings = anyio.CapacityLimiter(MAX_ENDINGS)
         # One lock per client, held while one of the client's scores is rendered.
         self.score_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.score_requests = AdmissionControl(MAX_SCORES)

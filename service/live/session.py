@@ -175,6 +175,6 @@ class SessionProxy:
             self.fail(output.error)
             return
         self._transcribed, self._flushed = output.transcribed_bytes, output.flushed
-        if output.messages:
+        if output.messages or output.final_state is not None:
             self._outputs.append(output)
         self._changed.set()

@@ -238,7 +238,10 @@ class Connection:
                 if output.final_state is not None:
                     if output.ending is not None:
                         done = await to_process.run_sync(
-                            pickled_done, output.ending, cancellable=True
+                            pickled_done,
+                            output.ending,
+                            cancellable=True,
+                            limiter=self._service.endings,
                         )
                         await self._send(done)
                     reason, close_code, _ = output.final_state

@@ -41,7 +41,8 @@ class NoteCollector:
         for event in events:
             if isinstance(event, PedalEvent):
                 if self._pressed is not None and not event.down:
-                    self.pedal.append(PedalPress(self._pressed.time_s, event.time_s))
+                    onset_s = self._pressed.time_s  # of a resumed press: the time of the resume
+                    self.pedal.append(PedalPress(onset_s, max(onset_s, event.time_s)))
                 self._pressed = event if event.down else None
             elif isinstance(event, BendEvent):
                 known = self._bends.get(event.note_id, ())

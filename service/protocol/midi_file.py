@@ -181,6 +181,7 @@ def midi_file(
         programs: General MIDI program, from 0, of each instrument, in the order of the tracks.
         tempo: beats, bars and key of the file. They do not affect the times of the notes.
     """
+    notes = sorted(notes, key=lambda note: (note.onset_s, note.pitch, note.velocity))
     ends_s = [note.offset_s for note in notes if note.offset_s is not None]
     if pedal and pedal[-1][1]:  # the performance ended with the pedal down
         pedal = [*pedal, (max([pedal[-1][0], *ends_s]), False)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from service.notes.events import Note, PedalPress
 from service.notes.note_collector import midi_file
+from service.ops import helper_process
 from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.server_messages import Done, DoneReason, Totals
 from service.score.analysis import analyse
@@ -50,6 +51,7 @@ class Ending:
 
 
 def pickled_done(ending: bytes) -> str:
-    """Return ``Ending.done`` of a pickled ending."""
+    """Return ``Ending.done`` of a pickled ending. Called in a helper process."""
+    helper_process.prepare()
     unpickled: Ending = pickle.loads(ending)
     return unpickled.done()

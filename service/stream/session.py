@@ -195,7 +195,8 @@ class LiveSession:
         output, byte_rate = self._pending, self._audio.byte_rate
         output.transcribed_bytes = self._fed_bytes - int(self._pending_s * byte_rate)
         new_bytes = output.transcribed_bytes - self._reported_bytes
-        if not output.messages and new_bytes < byte_rate // 2:  # less than 0.5 s of audio
+        is_last = output.final_state is not None
+        if not (output.messages or is_last) and new_bytes < byte_rate // 2:  # less than 0.5 s
             return None
         self._reported_bytes = output.transcribed_bytes
         self._pending = SessionOutput(self.number)

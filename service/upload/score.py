@@ -7,7 +7,6 @@ drains, unless the score is the response to an upload, which the drain waits for
 """
 
 import asyncio
-import os
 import pickle
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from service.access.keys import SCOPE_KEY
+from service.ops import helper_process
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Instrument
 from service.score.beats import BeatHints
@@ -42,7 +42,6 @@ MAX_PARTS, MAX_PART_NAME = 32, 50  # maximum number of parts, and of characters 
 MIN_PITCH = 12  # C0, 16 Hz: MusicXML has no lower octave
 MIN_BEAT_S = 0.05  # minimum interval between beats, which limits how many beats can fill a gap
 RENDER_TIMEOUT_S = 60.0  # without the time that a score waits for other scores
-RENDER_NICE = 10  # nice value of the processes, which gives priority to live streams
 
 
 class _Span(BaseModel):
@@ -188,8 +187,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _write(pickled: bytes, form: str, width: int) -> bytes:
-    if hasattr(os, "nice"):  # not on Windows
-        os.nice(max(0, RENDER_NICE - os.nice(0)))
+    helper_process.prepare()
     score: ScoreDocument = pickle.loads(pickled)()
     if form != "svg":
         return score.musicxml if form == "musicxml" else score.pdf()

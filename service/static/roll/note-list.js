@@ -8,7 +8,7 @@ import { clockText, noteName } from "../notes/pitch.js";
 import { store } from "../state/store.js";
 import { TakeView } from "./take-view.js";
 
-const MAX_ROWS = 500; // the newest notes of a live take, else those around the selection
+const MAX_ROWS = 500; // notes around the selection, or the newest notes
 const UPDATE_MS = 300;
 
 export class NoteList extends TakeView {
@@ -42,8 +42,9 @@ export class NoteList extends TakeView {
     if (!this.#panel.open) return;
     const focused = this.#body.contains(document.activeElement);
     const all = this.#filter.notesOf(this.take);
-    const middle = this.take.live ? all.length : all.findIndex((note) => store.get("selection").has(note));
-    const first = Math.max(0, Math.min(middle - MAX_ROWS / 2, all.length - MAX_ROWS));
+    const selected = all.findIndex((note) => store.get("selection").has(note));
+    const newest = Math.max(0, all.length - MAX_ROWS);
+    const first = selected < 0 ? newest : Math.max(0, Math.min(selected - MAX_ROWS / 2, newest));
     this.#notes = all.slice(first, first + MAX_ROWS);
     const rows = this.#notes.map((note) => {
       const row = document.createElement("tr");

@@ -50,7 +50,6 @@ export class LiveTake extends EventTarget {
   #lag = 0; // the same lag, smoothed, as the roll shows it
   #delays = []; // for the newest notes, seconds from the sound to the message
   #tooLate = false;
-  #reportedLoss = 0; // seconds of lost audio in the last notice
   #overloaded = false; // true while the notice of an overload is shown
   #recordingFull = false;
   #abandoned = false;
@@ -165,7 +164,7 @@ export class LiveTake extends EventTarget {
       this.#delay = ready.delay_ms / 1000;
       take.stalled = false;
       take.programs = ready.instruments ?? {};
-      this.#notify(this.#newLoss());
+      this.#notify("");
       if (this.state !== "finishing") this.#enter("listening");
       this.#emit("ready", ready);
       this.#restorePedal();
@@ -217,13 +216,6 @@ export class LiveTake extends EventTarget {
     on("end", ({ done, message }) => this.#finish(done, message));
   }
 
-  /** A notice of audio that was lost since the last one, or "". */
-  #newLoss() {
-    const seconds = Math.round(this.lostSeconds - this.#reportedLoss);
-    this.#reportedLoss = this.lostSeconds;
-    return seconds ? `${seconds} s were not transcribed. “Again”, in the list of takes, transcribes them.` : "";
-  }
-
   /** Silence MIDI out while notes arrive too late. */
   #judgeLateness() {
     const tooLate = this.lag > TOO_LATE_S;
@@ -259,7 +251,10 @@ export class LiveTake extends EventTarget {
     const whole = done && this.#socket.sessions === 1;
     const midi = whole ? fromBase64(done.midi_base64) : midiFile(take.notes, take);
     take.finish({ length: this.#captured, midi });
+    if (done?.reason === "stop") this.#transcribed = this.#captured;
+    const lost = Math.round(this.lostSeconds);
     if (message) this.#notify(message);
+    else if (lost) this.#notify(`${lost} s were not transcribed. “Again”, in the list of takes, transcribes them.`);
     else if (this.#overloaded) this.#notify("");
     this.#emit("finish");
   }

@@ -17,7 +17,7 @@ from service.engine import runners
 from service.live import websocket
 from service.protocol.errors import CloseCode
 from service.protocol.server_messages import Frames
-from service.stream import session
+from service.stream import ending, session
 from service.stream.session import LOWEST_PITCH
 from tests.fakes import (
     FAKE_PITCHES,
@@ -75,6 +75,30 @@ def test_session_returns_all_notes_and_totals(client: TestClient) -> None:
     assert done["totals"]["dropped_samples"] == 0
     assert done["totals"]["audio_s"] == pytest.approx(DURATION_S)
     assert midi_pitches(done["midi_base64"]) == PITCHES
+
+
+@pytest.mark.parametrize("end", ["stop", "draining"])
+def test_long_session_that_ends_in_silence_gets_its_file(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """The file is written in another process, and no other message precedes `done`."""
+    monkeypatch.setattr(ending, "MAX_SHORT_NOTES", 0)
+    with serving() as client, live_session(client) as socket:
+        send(socket)
+        send(socket, bytes(4 * 2 * RATE_HZ))
+        socket.send_json({"type": "flush", "id": "silence"})
+        messages = []
+        while not messages or messages[-1]["type"] != "flushed":
+            messages.append(socket.receive_json())
+        if end == "draining":
+            drain(client)
+            rest, _ = receive_all(socket)
+        else:
+            rest, _ = stop(socket)
+        messages += rest
+        assert (messages[-1]["type"], messages[-1]["reason"]) == ("done", end)
+        assert [message["seq"] for message in messages] == list(range(1, 1 + len(messages)))
+        assert midi_pitches(messages[-1]["midi_base64"]) == PITCHES
 
 
 def test_ready_has_limits_and_effective_options() -> None:

@@ -161,6 +161,7 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
         server.say({ type: 'done', reason: 'stop', midi_base64: '' });
         server.fail();
         await new Promise((resolve) => live.addEventListener('finish', resolve));
+        events.push(['untranscribed', live.untranscribed]);
         """,
     )
     shown = [text for kind, text in result["events"] if kind == "notice"]
@@ -170,6 +171,7 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
     assert "Check the microphone" in unlikely
     assert later == "its text"
     assert (again, stopped) == (overload, "")  # a take that has ended is not late
+    assert ["untranscribed", False] in result["events"]
 
 
 def test_long_outage_does_not_end_the_recording(bench: Tab) -> None:
@@ -217,12 +219,18 @@ def test_audio_that_was_not_transcribed_is_reported(bench: Tab) -> None:
         const play = () => source.dispatchEvent(new CustomEvent('chunk', { detail }));
         play();
         events.push(['untranscribed', live.untranscribed]);
-        for (let minute = 0; minute < 36; minute += 1) play();  // 6 minutes, of which 5 are kept
-        (await nextSocket(2)).say({ ...ready, delay_ms: 100 });
+        for (let chunk = 0; chunk < 36; chunk += 1) play();  // 6 minutes, of which 5 are kept
+        const second = await nextSocket(2);
+        second.say({ ...ready, delay_ms: 100 });
         live.stop();
+        second.say({ type: 'done', reason: 'stop', midi_base64: '' });
+        second.fail();
+        await new Promise((resolve) => live.addEventListener('finish', resolve));
+        events.push(['untranscribed', live.untranscribed]);
         """,
     )
-    assert [value for kind, value in result["events"] if kind == "untranscribed"] == [False, True]
+    untranscribed = [value for kind, value in result["events"] if kind == "untranscribed"]
+    assert untranscribed == [False, True, True]
     (notice,) = [
         text for kind, text in result["events"] if kind == "notice" and "not transcribed" in text
     ]

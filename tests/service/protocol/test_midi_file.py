@@ -58,6 +58,8 @@ def test_file_is_deterministic_and_repeated_notes_do_not_overlap() -> None:
     notes = [
         Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5),
         Note(1, 60, 90, 0.9, 10, 20, 0.5, 0.500001),  # repeated, shorter than a tick
+        Note(2, 40, 90, 0.9, 10, 20, 1.0, 2.0),
+        Note(3, 30, 90, 0.9, 10, 20, 1.0, 2.0),
     ]
     data = midi_file(notes)
     assert data == midi_file(reversed(notes))
@@ -69,6 +71,10 @@ def test_file_is_deterministic_and_repeated_notes_do_not_overlap() -> None:
         (60, 0, TICKS_PER_BEAT),
         (60, 90, 0),
         (60, 0, 1),
+        (30, 90, TICKS_PER_BEAT - 1),
+        (40, 90, 0),
+        (30, 0, 2 * TICKS_PER_BEAT),
+        (40, 0, 0),
     ]
 
 

@@ -129,10 +129,17 @@ def test_sounding_notes_of_a_checkpoint_are_note_ons() -> None:
     assert [sounding.kind for sounding in sent.sounding] == ["note_on"]
 
 
-def test_pedal_that_is_held_during_an_interruption_is_in_the_file(
-    engines: list[LocalEngine],
-) -> None:
-    checkpoint = Checkpoint.start().model_copy(update={"from_sample": 0, "pedal": True})
-    stream = open_stream(engines[0], audio_format(FAKE_RATE_HZ), OPTIONS[0], checkpoint=checkpoint)
-    stream.collector.add([PedalEvent(False, 10, 0.5)])
-    assert stream.collector.pedal == [PedalPress(0.0, 0.5)]
+def test_pedal_held_during_an_interruption_is_written(engines: list[LocalEngine]) -> None:
+    audio = audio_format(FAKE_RATE_HZ)
+    first = open_stream(engines[0], audio, OPTIONS[0])
+    features = engines[0].open_stream()
+    first.feed(np.zeros(4 * FAKE_RATE_HZ, np.float32).tobytes())
+    compute_pending(engines[0], first, features)
+    checkpoint = first.checkpoint.model_copy(update={"pedal": True})
+    resumed_s = checkpoint.frames * first.frame_s
+    assert resumed_s > 1
+    for released_s in (resumed_s - 0.1, resumed_s + 1):
+        stream = open_stream(engines[0], audio, OPTIONS[0], checkpoint=checkpoint)
+        stream.collector.add([PedalEvent(False, 10, released_s)])
+        press = PedalPress(resumed_s, max(resumed_s, released_s))
+        assert stream.collector.pedal == [press]

@@ -1,0 +1,15 @@
+"""Helper processes: long computations that delay neither live streams nor the shutdown."""
+
+import os
+import signal
+
+NICE = 10  # niceness, which gives priority to live streams
+
+
+def prepare() -> None:
+    """Lower the priority of this process, and ignore the signals of the service's process group.
+    The service ends its helpers itself."""
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(max(0, NICE - os.nice(0)))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -17,7 +17,7 @@ LAYERS = [
     ["service.protocol"],
     ["service.score"],
     ["clients"],
-    ["service.settings"],
+    ["service.settings", "service.helper_process"],
     ["service.audio"],
     ["service.notes"],
     ["service.stream"],

@@ -9,9 +9,9 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service import helper_process
 from service.notes.events import Note, PedalPress
 from service.notes.note_collector import midi_file
-from service.ops import helper_process
 from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.server_messages import Done, DoneReason, Totals
 from service.score.analysis import analyse

@@ -21,8 +21,8 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from service import helper_process
 from service.access.keys import SCOPE_KEY
-from service.ops import helper_process
 from service.protocol.errors import ErrorCode, ProtocolError
 from service.protocol.options import Instrument
 from service.score.beats import BeatHints

@@ -90,7 +90,7 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
 
     # A finger may miss a note by some pixels.
     tap(x, y - row / 2 - 9)
-    expect(page.locator("#edit-count")).to_have_text("A5 at 0:01.3")
+    expect(page.locator("#edit-count")).to_contain_text("A5 at 0:01")
     # A second finger zooms the roll and cancels the drag of the first finger.
     tab.touch("touchStart", (x, y))
     tab.touch("touchMove", (x + 30, y))

@@ -71,10 +71,13 @@ class LambadaRun(Run):
         return LambadaTask(self.lambada, self.out, self.resume)
 
     def reads(self) -> dict[str, Path | None]:
-        names = () if self.lambada.made_up else ("train", "validation", "vectors")
-        if self.resume:  # the run's folder has the vectors
-            names = names[:2]
-        return {f"--lambada.{name}": getattr(self.lambada, name) for name in names}
+        names = ["train", "validation"]
+        if not self.resume:  # the folder of a run to resume has the vectors
+            names.append("vectors")
+        made_up = self.lambada.made_up
+        return (
+            {} if made_up else {f"--lambada.{name}": getattr(self.lambada, name) for name in names}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

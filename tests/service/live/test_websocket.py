@@ -87,7 +87,7 @@ def test_long_session_that_ends_in_silence_gets_its_file(
         send(socket)
         send(socket, bytes(4 * 2 * RATE_HZ))
         socket.send_json({"type": "flush", "id": "silence"})
-        messages = []
+        messages: list[dict[str, Any]] = []
         while not messages or messages[-1]["type"] != "flushed":
             messages.append(socket.receive_json())
         if end == "draining":

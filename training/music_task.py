@@ -146,9 +146,10 @@ class MusicTask:
         assert isinstance(transcriber, TranscriptionModel)
         device = next(transcriber.parameters()).device
         audio, labels = to_tensors(batch, device)
+        labels = self.targets(audio, labels)
         strided, heads = transcriber.network, transcriber.config.heads
         if not isinstance(strided, StridedNetwork) or len(heads) > 1:
-            labels, logits = self.targets(audio, labels), transcriber(audio)
+            logits = transcriber(audio)
             pitches = slice(PITCH_LOW, PITCH_HIGH + 1)
             weights, shares = self.config.weights, self.statistics
             return heads_loss(logits, heads, labels, self.frames, pitches, weights, shares)

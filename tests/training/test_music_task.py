@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from model.config import SAMPLE_RATE, WINDOW, ModelConfig, RSEConfig
-from model.storage import load
+from model.storage import load, save_weights
+from model.transcriber import TranscriptionModel
 from tests.networks import TINY
 from training import run
 from training.music.families import validation_passages
+from training.music.losses import DistillationConfig
 from training.music.synth.config import SynthConfig
 from training.music_task import MusicConfig, MusicTask
 from training.presets import MUSIC_PRESETS
@@ -41,6 +43,23 @@ def test_every_trainable_parameter_has_a_gradient(
     assert [name for name, p in parameters if p.requires_grad and p.grad is None] == []
     frozen = {name.split(".")[1] for name, p in parameters if not p.requires_grad}
     assert frozen == (set() if model is PAPER_TINY else {"filterbank"})
+
+
+@pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
+def test_every_network_learns_from_its_teacher(
+    synth_config: SynthConfig, model: ModelConfig, tmp_path: Path
+) -> None:
+    teacher = tmp_path / "teacher.safetensors"
+    save_weights(TranscriptionModel(model), {"config": model.to_json()}, teacher)
+    task = MusicTask(
+        replace(music(synth_config, model), distillation=DistillationConfig(str(teacher)))
+    )
+    batch = next(task.batches(seed=1))
+    task.network.eval()
+    taught, _ = task.loss(batch)
+    task.teacher = None
+    alone, _ = task.loss(batch)
+    assert taught.item() != pytest.approx(alone.item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("model", [TINY, PAPER_TINY])

@@ -12,7 +12,7 @@ from tests.service.page.conftest import LONG_S
 def test_roll_is_controlled_by_keyboard_and_pointer(tab: Tab, long_recording: Path) -> None:
     tab.upload(long_recording)
     page = tab.page
-    page.get_by_role("img", name="Piano roll, 3 notes").focus()
+    page.get_by_role("application", name="Piano roll, 3 notes").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#position")).to_have_text("0:01.0")
     page.keyboard.press("End")

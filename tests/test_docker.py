@@ -90,3 +90,13 @@ def test_stop_timeouts_exceed_the_drain_timeout() -> None:
     (pause_s,) = re.findall(r"sleep\((\d+)\)", str(container["lifecycle"]["preStop"]))
     required_s = int(pause_s) + float(environment["RSE_DRAIN_TIMEOUT_S"])
     assert pod["terminationGracePeriodSeconds"] > required_s
+
+
+def test_keys_are_in_a_mounted_folder_that_git_ignores() -> None:
+    """A file that is mounted itself would not change in the container when an editor saves it."""
+    service = yaml.safe_load(read(DOCKER / "compose.yaml"))["services"]["cpu"]
+    (volume,) = service["volumes"]
+    source, target, _ = volume.split(":")
+    assert service["environment"]["RSE_KEYS_FILE"] == f"{target}/keys"
+    assert f"/docker/{source.removeprefix('./')}/" in read(REPOSITORY / ".gitignore").splitlines()
+    assert f'"$PWD/docker/{source.removeprefix("./")}:{target}:ro"' in read(DOCKER / "README.md")

@@ -23,8 +23,8 @@ MAX_SHORT_NOTES, BENDS_PER_NOTE = 1000, 2
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What `done` reports: the session's notes and pedal presses, and its detected beats, if the
-    client requested beats."""
+    """Content of `done`. ``beats``: the detected beats, or None if the client did not request
+    them."""
 
     reason: DoneReason
     seq: int  # number of the message

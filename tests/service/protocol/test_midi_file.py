@@ -286,7 +286,7 @@ def test_pedal_of_a_piano_alone_is_on_the_master_channel() -> None:
 
 @pytest.mark.parametrize("key", ["Gb", "Ebm", "F#", "C"])
 def test_key_keeps_its_name(key: str) -> None:
-    """The same as in the score of the notes."""
+    """The score of the notes has this key, too."""
     data = midi_file([Note(0, 60, 100, 0.9, 0, 10, 0.0, 0.5)], tempo=Tempo(key=key))
     track = mido.MidiFile(file=io.BytesIO(data)).tracks[0]
     assert [message.key for message in track if message.type == "key_signature"] == [key]

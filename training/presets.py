@@ -71,13 +71,12 @@ class LambadaRun(Run):
         return LambadaTask(self.lambada, self.out, self.resume)
 
     def reads(self) -> dict[str, Path | None]:
+        if self.lambada.made_up:
+            return {}
         names = ["train", "validation"]
         if not self.resume:  # the folder of a run to resume has the vectors
             names.append("vectors")
-        made_up = self.lambada.made_up
-        return (
-            {} if made_up else {f"--lambada.{name}": getattr(self.lambada, name) for name in names}
-        )
+        return {f"--lambada.{name}": getattr(self.lambada, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

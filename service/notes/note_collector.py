@@ -113,9 +113,6 @@ class NoteCollector:
             for note in changed
         ]
 
-    def midi(self, tempo: files.Tempo = files.DEFAULT_TEMPO) -> bytes:
-        return midi_file(self._notes.values(), self.pedal, tempo)
-
 
 def midi_file(
     notes: Iterable[Note],

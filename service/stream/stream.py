@@ -119,9 +119,9 @@ class Stream:
         self._buffer = SampleBuffer(first_sample, buffered_samples)
         self._tuner = build_tuner(config, options, self._schedule, first_block, self._start.tuning)
         self._shifts: deque[int] = deque(maxlen=max_windows)  # filterbank shifts of recent windows
-        resumed_frame = self._start.frames
-        press = PedalEvent(True, resumed_frame, resumed_frame * self.frame_s)
-        pressed = press if self._start.pedal else None
+        frame, pressed = self._start.frames, None
+        if self._start.pedal:
+            pressed = PedalEvent(True, frame, frame * self.frame_s)
         self.collector = NoteCollector(self._start.notes, self._start.sounding, pressed)
         self._dropped = 0
         self.error: ProtocolError | None = None

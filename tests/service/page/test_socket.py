@@ -41,6 +41,29 @@ SETUP = """
   stream.open();
 """
 
+# A live take instead of the stream. `play` captures a chunk of its source, and `finish` stops it.
+LIVE_TAKE = """
+  stream.cut();
+  const { LiveTake } = await import('./service/live.js');
+  const { Take } = await import('./notes/take.js');
+  const methods = { open() {}, start() {}, close() {} };
+  const source = Object.assign(new EventTarget(), { rate: 1000, ...methods });
+  const live = new LiveTake(new Take('live'), source);
+  live.addEventListener('notice', ({ detail }) => events.push(['notice', detail]));
+  const play = (samples) => {
+    const detail = { pcm: new ArrayBuffer(2 * samples), samples };
+    source.dispatchEvent(new CustomEvent('chunk', { detail }));
+  };
+  const finish = async (server) => {
+    live.stop();
+    server.say({ type: 'done', reason: 'stop', midi_base64: '' });
+    server.fail();
+    await new Promise((resolve) => live.addEventListener('finish', resolve));
+    events.push(['untranscribed', live.untranscribed]);
+  };
+  await live.start({ lookaheadMs: 70, instruments: [] });
+"""
+
 
 def run_script(tab: Tab, script: str) -> dict[str, Any]:
     """Run a script with fake sockets. Return the messages sent, the events and the lost samples."""
@@ -135,20 +158,12 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
     """The notice of an overload stays until the server has caught up."""
     result = run_script(
         bench,
-        """
-        stream.cut();
-        const { LiveTake } = await import('./service/live.js');
-        const { Take } = await import('./notes/take.js');
-        const methods = { open() {}, start() {}, close() {} };
-        const source = Object.assign(new EventTarget(), { rate: 1000, ...methods });
-        const live = new LiveTake(new Take('live'), source);
-        live.addEventListener('notice', ({ detail }) => events.push(['notice', detail]));
-        await live.start({ lookaheadMs: 70, instruments: [] });
+        LIVE_TAKE
+        + """
         const server = await nextSocket(1);
         server.say({ ...ready, delay_ms: 100 });
         events.length = 0;
-        const detail = { pcm: new ArrayBuffer(6000), samples: 3000 };
-        source.dispatchEvent(new CustomEvent('chunk', { detail }));
+        play(3000);
         server.say({ type: 'warning', code: 'overloaded', message: '' });
         server.say(progress(point(0, 40), 0.5));  // 2.4 s late
         events.push(['notice', 'late']);
@@ -157,11 +172,7 @@ def test_warnings_are_shown_in_plain_words(bench: Tab) -> None:
         server.say({ type: 'warning', code: 'a later one', message: 'its text' });
         server.say(progress(point(0, 220), 2.9));
         server.say({ type: 'warning', code: 'overloaded', message: '' });
-        live.stop();
-        server.say({ type: 'done', reason: 'stop', midi_base64: '' });
-        server.fail();
-        await new Promise((resolve) => live.addEventListener('finish', resolve));
-        events.push(['untranscribed', live.untranscribed]);
+        await finish(server);
         """,
     )
     shown = [text for kind, text in result["events"] if kind == "notice"]
@@ -202,31 +213,18 @@ def test_audio_that_was_not_transcribed_is_reported(bench: Tab) -> None:
     """A take without notes, but with such audio, is not discarded."""
     result = run_script(
         bench,
-        """
-        stream.cut();
-        const { LiveTake } = await import('./service/live.js');
-        const { Take } = await import('./notes/take.js');
-        const methods = { open() {}, start() {}, close() {} };
-        const source = Object.assign(new EventTarget(), { rate: 1000, ...methods });
-        const live = new LiveTake(new Take('live'), source);
-        live.addEventListener('notice', ({ detail }) => events.push(['notice', detail]));
-        await live.start({ lookaheadMs: 70, instruments: [] });
+        LIVE_TAKE
+        + """
         const first = await nextSocket(1);
         first.say({ ...ready, delay_ms: 100 });
         events.push(['untranscribed', live.untranscribed]);
         first.fail();
-        const detail = { pcm: new ArrayBuffer(20_000), samples: 10_000 };
-        const play = () => source.dispatchEvent(new CustomEvent('chunk', { detail }));
-        play();
+        play(10_000);
         events.push(['untranscribed', live.untranscribed]);
-        for (let chunk = 0; chunk < 36; chunk += 1) play();  // 6 minutes, of which 5 are kept
+        for (let chunk = 0; chunk < 36; chunk += 1) play(10_000);  // 6 minutes, of which 5 are kept
         const second = await nextSocket(2);
         second.say({ ...ready, delay_ms: 100 });
-        live.stop();
-        second.say({ type: 'done', reason: 'stop', midi_base64: '' });
-        second.fail();
-        await new Promise((resolve) => live.addEventListener('finish', resolve));
-        events.push(['untranscribed', live.untranscribed]);
+        await finish(second);
         """,
     )
     untranscribed = [value for kind, value in result["events"] if kind == "untranscribed"]

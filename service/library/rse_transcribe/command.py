@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = "mid (default), json, csv, musicxml, mxl or pdf"
     add("--format", choices=FORMATS, metavar="KIND", help=kinds)
     add("--server", metavar="URL", help="service to use; $RSE_KEY is its API key")
-    add("--model", help="shipped weights or .safetensors (default: live)")
+    add("--model", help="live (default), accurate, light, or a file")
     add("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     add("--lookahead-ms", type=float, metavar="MS", default=200.0, help="default: %(default)g")
     add_result_options(parser)

@@ -89,7 +89,9 @@ class Filterbank(nn.Module):
         parts = []
         for size, kernel in self.kernels.items():
             begin = (self.longest - int(size)) // HOP
-            wave = F.conv1d(blocks[:, :, begin:], kernel)[:, :, :frames].float()
+            # Training would autocast to bfloat16, whose rounding is as loud as soft notes.
+            with torch.autocast(audio.device.type, enabled=False):
+                wave = F.conv1d(blocks[:, :, begin:], kernel)[:, :, :frames]
             real, imaginary = wave.chunk(2, dim=1)
             parts.append(real.square() + imaginary.square())
         return torch.cat(parts, dim=1)[:, self.order]

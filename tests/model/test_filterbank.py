@@ -47,6 +47,15 @@ def test_a_click_peaks_in_its_frame() -> None:
     assert abs(treble.mean(dim=0).argmax().item() - frame) <= 1
 
 
+def test_filters_stay_in_float32_in_training() -> None:
+    radians = 2 * math.pi / SAMPLE_RATE * torch.arange(WINDOW)
+    chord = torch.stack([torch.sin(tone_hz(pitch) * radians) for pitch in (45, 61, 80)]).sum(dim=0)
+    expected = BANK(0.1 * chord[None])
+    with torch.autocast("cpu", torch.bfloat16):
+        features = BANK(0.1 * chord[None])
+    torch.testing.assert_close(features, expected)
+
+
 def test_columns_whose_kernels_exceed_the_window_are_silent() -> None:
     noise = torch.randn(1, CONFIG.context + WINDOW)
     features = BANK(noise)

@@ -40,7 +40,7 @@ class ClassShares(nn.Module):
 
     def updated(self, notes: Tensor) -> Tensor:
         """Add a batch's note counts, [classes], and return the new shares, [classes]."""
-        self.notes = 0.99 * self.notes.to(notes) + notes
+        self.notes = 0.99 * self.notes.to(notes.device) + notes
         return self.notes / self.notes.sum().clamp(min=1)
 
 
@@ -103,10 +103,12 @@ def _instrument_loss(
     logits: (batch, classes, frames, pitches)."""
     instrument = labels.instrument[cells]
     where = (instrument > 0).nonzero(as_tuple=True)
-    truth = F.one_hot(instrument[where].long() - 1, logits.shape[1]).float()
+    number = instrument[where].long() - 1
+    truth = F.one_hot(number, logits.shape[1]).float()
     weight = labels.onset[cells][where]
-    share = shares.updated(weight @ truth)
-    weight = weight * (truth @ share.clamp(min=1e-4).rsqrt())
+    # Training would autocast matrix products to bfloat16, in which large counts cannot grow.
+    share = shares.updated((weight[:, None] * truth).sum(dim=0))
+    weight = weight * share.clamp(min=1e-4).rsqrt()[number]
     predicted = logits.permute(0, 2, 3, 1)[where].float()  # (notes, classes)
     return (_entropy(predicted, truth).sum(dim=1) * weight).sum() / weight.sum().clamp(min=1)
 

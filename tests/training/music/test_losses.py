@@ -108,6 +108,17 @@ def test_rare_instruments_have_larger_weights() -> None:
     assert gradient[violins[0]] == pytest.approx(4 * float(gradient[pianos[0]]))
 
 
+def test_shares_of_instruments_do_not_depend_on_the_type_of_products() -> None:
+    labels, shares = random_labels(1), (ClassShares(), ClassShares())
+    labels.instrument[:] = 1 + (torch.arange(PITCHES) < 3)
+    logits = torch.zeros(1, len(HEADS), 63, PITCHES)
+    for _ in range(100):
+        for of_type, enabled in zip(shares, (False, True), strict=True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                heads_loss(logits, HEADS, labels, ALL, ALL, HeadWeights(), of_type)
+    torch.testing.assert_close(shares[0].notes, shares[1].notes)
+
+
 STUDENT = replace(TINY, name="student")
 
 

@@ -42,7 +42,7 @@ with interruptible_imports(PROG):
     from training.music.synth.config import CACHE, SynthConfig
     from training.musicnet.windows import TEST_STRIDE, labelled_test_set, paper_metrics
 
-MIDDLE_MS = 372.0  # look-ahead with which predictions come from the middle of the window
+MIDDLE_MS = 372.4  # look-ahead with which predictions come from the middle of the window
 
 Figures = dict[str, Any]
 

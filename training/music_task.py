@@ -86,16 +86,24 @@ class MusicTask:
     """Trains a transcription network (``training.loop.loop.Task``)."""
 
     def __init__(self, config: MusicConfig) -> None:
-        """Raises ValueError if the network's sample rate differs from that of rendered audio."""
+        """Raises ValueError if the network's sample rate differs from that of rendered audio, or if
+        its loss does not mask the uncertain labels of real recordings."""
         if config.data == "synth" and config.model.sample_rate != SAMPLE_RATE:
             raise ValueError(
                 f"{config.model.name!r} is at {config.model.sample_rate} Hz, but rendered audio is "
                 f"at {SAMPLE_RATE} Hz: set --music.model.sample-rate {SAMPLE_RATE}"
             )
+        is_filterbank = isinstance(config.model.front_end, FilterbankConfig)
+        is_masked = is_filterbank or len(config.model.heads) > 1
+        if config.data == "synth" and config.synth.real_root and not is_masked:
+            raise ValueError(
+                "real recordings have uncertain labels, which the loss of a network with the frame "
+                "head alone does not mask: leave out --music.synth.real-root"
+            )
         self.config = config
         self.network: nn.Module = TranscriptionModel(config.model)
         self.score = "ap_middle"
-        if isinstance(config.model.front_end, FilterbankConfig):
+        if is_filterbank:
             self.score = "ap_200ms"
             # With fixed constant-Q kernels, training takes a fifth less time, and the network
             # generalises better from rendered to recorded sound.

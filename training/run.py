@@ -95,6 +95,8 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
+    if getattr(options, "data_dir", None) and not run.reads():
+        parser.error(f"--data-dir: preset {base.preset} needs no data; choose another --preset")
     if saved:
         _check_changes(saved, run)
     return run

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from model.config import CENTRE_FRAME, FRAMES, LIVE, PAPER, ModelConfig
+from service.protocol.options import StreamOptions
 from tests.commands import run
-from training.evaluate import main
+from training.evaluate import MIDDLE_MS, main
 from training.music.metrics import FIGURES
 
 
@@ -57,6 +59,12 @@ def test_options_out_of_range_are_rejected(command: str, message: str) -> None:
     status, _, error = run(main, *command.split())
     assert status == 2
     assert message in error
+
+
+@pytest.mark.parametrize("config", [PAPER, LIVE], ids=["paper", "live"])
+def test_musicnet_is_scored_in_the_middle_of_the_window(config: ModelConfig) -> None:
+    options = StreamOptions(lookahead_ms=MIDDLE_MS)
+    assert FRAMES - options.lookahead_hops(config.sample_rate) == CENTRE_FRAME
 
 
 def test_ctrl_c_prints_one_line(tones: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,15 @@ def test_every_trainable_parameter_has_a_gradient(
     assert frozen == (set() if model is PAPER_TINY else {"filterbank"})
 
 
+def test_networks_whose_loss_has_no_masks_reject_uncertain_labels(
+    synth_config: SynthConfig, tmp_path: Path
+) -> None:
+    with_recordings = replace(synth_config, real_root=tmp_path)
+    MusicTask(music(with_recordings, FRAME_ONLY))
+    with pytest.raises(ValueError, match="leave out --music.synth.real-root"):
+        MusicTask(music(with_recordings, PAPER_TINY))
+
+
 @pytest.mark.parametrize("model", [TINY, PAPER_TINY], ids=["filterbank", "strided"])
 def test_every_network_learns_from_its_teacher(
     synth_config: SynthConfig, model: ModelConfig, tmp_path: Path

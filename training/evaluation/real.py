@@ -124,7 +124,7 @@ def _evaluate_recording(
         frame_s = HOP / engine.config.sample_rate
         for options in streams:
             try:
-                transcription = transcribe_array(samples, rate, engine, options)
+                transcription = transcribe_array(samples, rate, engine, options, ("frame",))
             except (BadAudioError, ProtocolError, EngineError) as error:
                 return f"{recording.audio}: {error}"
             notes = estimated_notes(transcription.notes)

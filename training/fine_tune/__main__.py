@@ -91,8 +91,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     text = "optimiser steps of 16 windows (%(default)s)"
     add("--steps", type=at_least(1), default=1000, help=text)
     add("--learning-rate", type=float, default=2e-4, help="peak learning rate (%(default)s)")
-    add("--seed", type=int, default=1, help="seed of the split and the training (%(default)s)")
-    add("--resume", action="store_true", help="continue the run in the folder")
+    add(
+        "--seed",
+        type=at_least(0),
+        default=1,
+        help="seed of the split and the training (%(default)s)",
+    )
+    add("--resume", action="store_true", help="continue the run in the folder, with its options")
     parser.set_defaults(recordings=None)
     options = parser.parse_args(arguments)
     path, name = options.out / CONFIG, options.out.resolve().name
@@ -101,13 +106,16 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     if options.resume:
         if not path.is_file():
             raise WeightsError(f"nothing to resume: {path} does not exist")
-        for name, value in json.loads(path.read_text()).items():
-            setattr(options, name, value)
+        saved = json.loads(path.read_text())
+        if not isinstance(saved, dict):
+            raise WeightsError(f"{path} is not the configuration of a run")
+        vars(options).update(saved)
         options.folder = Path(options.folder)
         options.rendered = Path(options.rendered) if options.rendered else None
         return options
     if options.folder is None:
         parser.error("FOLDER is required")
+    options.folder = options.folder.resolve()  # to resume from any folder
     if (options.out / STATE).exists():
         raise WeightsError(
             f"{options.out} already contains a run: continue with --resume, or choose another --out"

@@ -145,9 +145,9 @@ def _checked(recording: Recording, computer: LocalEngine, kind: Kind) -> UserRec
     if len(np.unique(notes.velocity)) == 1:  # a constant value is not a velocity
         notes = notes.replaced(velocity=np.zeros(len(notes), np.float32))
     audio = _at_model_rate(samples, rate)
-    heads = computer.config.heads
-    probabilities = transcribe_array(samples, rate, computer).probabilities
-    sounding, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
+    sounding, onset = transcribe_array(
+        samples, rate, computer, heads=("frame", "onset")
+    ).probabilities
     cents = tuning_cents(audio)
     match = label_match(notes, onset)
     name, support = recording.name, match.support

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from model.storage import WeightsError, fastest_dtype, replace_file, save_weights
-from model.validation import Count, Flag, NonNegative, validated_dataclass
+from model.validation import Count, Flag, NonNegative, NonNegativeInt, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import STATE, read_state, write_metrics
 
@@ -64,7 +64,7 @@ class LoopConfig:
     compile: Flag = False
     """Compile the network (torch.compile), which needs a C++ compiler. No effect on the paper's
     MusicNet network, whose loss uses parts of the network."""
-    seed: int = 1  # Seed of weights, data order and dropout
+    seed: NonNegativeInt = 1  # Seed of weights, data order and dropout
 
 
 class Task(Protocol):
@@ -143,7 +143,7 @@ class Trainer:
         """Continue from the state that is saved in the folder. Raises WeightsError if the state is
         missing or corrupt, or belongs to another network. Raises ValueError if it belongs to
         another optimiser."""
-        state = read_state(self.folder, self.device)
+        state = read_state(self.folder)
         try:
             self.task.network.load_state_dict(state["network"])
             self.average.load_state_dict(state["average"])
@@ -155,9 +155,9 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.earlier, self.best = state["earlier"], state["best"]
         self.step, self.seconds = state["step"], state["seconds"]
-        torch.set_rng_state(state["random"].cpu())
+        torch.set_rng_state(state["random"])
         if self.device.type == "cuda" and "random_cuda" in state:
-            torch.cuda.set_rng_state(state["random_cuda"].cpu())
+            torch.cuda.set_rng_state(state["random_cuda"])
 
     def run(self) -> dict[str, float]:
         """Train until the end of the schedule, or for `max_minutes`. Return the metrics of the last

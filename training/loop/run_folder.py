@@ -101,13 +101,13 @@ def stages(card: dict[str, Any]) -> list[dict[str, Any]]:
     return [*training.get("earlier", []), stage]
 
 
-def read_state(folder: Path, device: torch.device) -> dict[str, Any]:
+def read_state(folder: Path) -> dict[str, Any]:
     """Read the state of the run in this folder. Raises WeightsError if it is missing or corrupt."""
     path = folder / STATE
     if not path.is_file():
         raise WeightsError(f"nothing to resume: {path} does not exist")
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location=device)
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
     except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
     return state

@@ -181,10 +181,8 @@ def align_files(audio: Path, score: Path, engine: LocalEngine) -> Aligned:
     notes = read_midi(score)
     if not len(notes):
         raise LabelError(f"{score} has no notes")
-    heads = engine.config.heads
-    probabilities = transcribe_array(*read_audio(audio), engine).probabilities
-    frame, onset = (probabilities[heads.index(head)] for head in ("frame", "onset"))
-    return align(notes, frame, onset)
+    transcription = transcribe_array(*read_audio(audio), engine, heads=("frame", "onset"))
+    return align(notes, *transcription.probabilities)
 
 
 def _unwritten(notes: Notes, onset: F32) -> F64:

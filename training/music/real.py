@@ -198,8 +198,8 @@ def load_phrases(root: Path, cache: Path) -> list[RealRecording]:
 
 def _onsets(engine: LocalEngine, audio: Pcm) -> F64:
     """Return the detected onsets, [2, n]: times in seconds and pitches."""
-    probabilities = transcribe_array(from_pcm(audio), SAMPLE_RATE, engine).probabilities
-    frame, pitch = peaks(probabilities[engine.config.heads.index("onset")], 1, 0.4).nonzero()
+    transcription = transcribe_array(from_pcm(audio), SAMPLE_RATE, engine, heads=("onset",))
+    frame, pitch = peaks(transcription.probabilities[0], 1, 0.4).nonzero()
     return np.stack([frame * FRAME_S, pitch])
 
 

@@ -32,19 +32,25 @@ def transcribe_array(
     rate: int,
     engine: InferenceEngine,
     options: StreamOptions = FILE_OPTIONS,
+    heads: tuple[str, ...] = (),
 ) -> ArrayTranscription:
     """Transcribe mono samples, shape [n], at ``rate`` Hz. Raises BadAudioError for a sample that is
     not finite or far beyond full scale, ProtocolError for a rate out of range, and EngineError if
-    the model fails."""
-    heads = engine.config.outputs
+    the model fails.
+
+    heads: the heads whose probabilities to return; by default all. One head of an hour needs 0.16
+    GB.
+    """
+    heads = heads or engine.config.outputs
+    rows = [engine.config.outputs.index(head) for head in heads]
     blocks = [np.zeros((len(heads), 0, PITCHES), np.float32)]
     needed_s: dict[int, float] = {}  # by note ID
     segments = SegmentPipeline(
         engine,
         AudioFormat(encoding=Encoding.PCM_F32LE, sample_rate_hz=rate),
         options,
-        # A block is a view. Without the copy, its complete window would stay in memory.
-        on_frames=lambda _, probabilities: blocks.append(probabilities.copy()),
+        # A copy, because with a view the complete window would stay in memory.
+        on_frames=lambda _, probabilities: blocks.append(probabilities[rows]),
     )
     stream = segments.stream
     try:

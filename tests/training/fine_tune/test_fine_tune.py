@@ -95,7 +95,9 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert "already contains a run" in error
 
     monkeypatch.setattr(fine_tune, "LoopConfig", partial(LoopConfig, max_minutes=1e-9))
-    status, printed, _ = run(fine_tune.main, *arguments, resumed_out)
+    monkeypatch.chdir(folder.parent)
+    status, printed, _ = run(fine_tune.main, folder.name, *arguments[1:], resumed_out)
+    monkeypatch.chdir(folder)  # a run can be resumed from any folder
     assert status == 0
     assert "stopped at step 1 of 2" in printed
     assert not (resumed_out / "report.json").exists()
@@ -110,6 +112,8 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert run(fine_tune.main, *resume).status == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
+    (resumed_out / fine_tune.CONFIG).write_text("[]")
+    assert "is not the configuration of a run" in run(fine_tune.main, *resume).error
 
 
 @pytest.mark.parametrize("name", ["best", "last", "config", "report"])

@@ -75,7 +75,11 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
         parser.error("--bpm, --beats-per-bar and other beat options require --midi")
     if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
         parser.error(f"--midi {args.midi}: expected a file in an existing folder")
+    if args.midi is not None and args.midi.suffix.lower() not in (".mid", ".midi"):
+        parser.error(f"--midi {args.midi}: the name must end in .mid or .midi")
     outputs = [path for path in (args.midi, args.save) if path is not None]
+    if len(outputs) == 2 and args.midi.resolve() == args.save.resolve():
+        parser.error(f"--save and --midi both name {args.midi}")
     try:
         check_not_existing(outputs, args.force)
     except FileExistsError as error:
@@ -116,16 +120,14 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
     client = TranscriptionClient(args.url, options, give_up_s=None, stall_timeout_s=STALL_TIMEOUT_S)
     terminal = Terminal(Console(), microphone, client)
     with ExitStack() as stack:
-        # The stack closes in reverse order: first the device, then the port, which ends all notes.
+        # The stack closes in reverse order: the device before the port, which ends all notes.
         if args.midi is not None:
             stack.callback(_save_midi, client, args.midi, beat_hints_from(args))
         midi_out = None
         if args.midi_port is not None:
             midi_out = (MpeOut if args.bends else MidiOut)(open_port(args.midi_port))
             stack.callback(midi_out.close)
-        file = None
-        if args.save is not None:
-            file = stack.enter_context(_sound_file(args.save, microphone))
+        file: soundfile.SoundFile | None = None
         stack.enter_context(terminal)
         stack.callback(microphone.close)
         write_error: Exception | None = None  # first error in writing the audio file
@@ -137,10 +139,12 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 return
             try:
                 file.buffer_write(pcm, dtype="int16")
-            except (soundfile.LibsndfileError, AssertionError) as error:  # the disk may be full
+            except (soundfile.SoundFileRuntimeError, AssertionError) as error:  # a full disk
                 write_error = error
 
         microphone.open(put, client.finish)
+        if args.save is not None:  # after the device has opened, to keep an existing file if not
+            file = stack.enter_context(_sound_file(args.save, microphone))
 
         async def follow() -> None:
             async for event in client:

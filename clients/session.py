@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from errno import ECONNREFUSED
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -16,7 +17,7 @@ from clients.events import (
 )
 from clients.performance import ResumablePerformance
 from service.protocol.client_messages import Flush, Keepalive, Stop, to_json
-from service.protocol.command_line import api_key
+from service.protocol.command_line import START_HINT, api_key
 from service.protocol.server_messages import (
     Done,
     Draining,
@@ -87,7 +88,10 @@ async def open_socket(url: str, start: str) -> ClientConnection:
         raise ConnectError(message, retryable=status in RETRYABLE) from None
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
-        raise ConnectError(f"cannot connect to {url}: {reason}", retryable=True) from error
+        # asyncio joins the errors of several addresses, as of localhost, in one message.
+        is_refused = f"[Errno {ECONNREFUSED}]" in reason
+        hint = START_HINT if is_refused else ""
+        raise ConnectError(f"cannot connect to {url}: {reason}{hint}", retryable=True) from error
 
 
 class Session:

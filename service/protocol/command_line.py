@@ -11,6 +11,7 @@ from pathlib import Path
 
 from model.commands import write_atomically as write_atomically
 
+START_HINT = "; `rse-transcribe serve` starts a service"  # added if a connection is refused
 # Environment variable with the API key of a client. The key is not an argument, because other users
 # of the machine can see command lines.
 KEY_VARIABLE = "RSE_KEY"

@@ -3,6 +3,7 @@
 verovio engraves MusicXML as SVG, and typst converts the pages to a PDF.
 """
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from model.instruments import PROGRAMS
 from service.protocol.command_line import write_atomically
 from service.protocol.midi_file import PEDAL_INSTRUMENTS, FileNote
 from service.protocol.titles import readable_title
-from service.score import sheet
+from service.score import SCORES, sheet
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints
 from service.score.live import LiveBeat
@@ -202,16 +203,20 @@ class ScoreDocument:
         files = {"main.typ": (head + images).encode(), **pages}
         return bytes(sheet.load("typst").compile(files, ignore_system_fonts=True))
 
-    def save(self, path: Path) -> None:
-        """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, else MusicXML. Raises OSError,
-        and for a PDF also ValueError (see ``pdf``) or ScoreExtraMissingError."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write PDF to ``.pdf``, compressed MusicXML to ``.mxl``, and MusicXML to ``.musicxml`` or
+        ``.xml``. Raises ValueError for other suffixes, OSError, and for a PDF also ValueError (see
+        ``pdf``) or ScoreExtraMissingError."""
+        path = Path(path)
         match path.suffix.lower():
             case ".pdf":
                 file = self.pdf()
             case ".mxl":
                 file = compressed(self.musicxml)
-            case _:
+            case ending if ending in SCORES:
                 file = self.musicxml
+            case ending:
+                raise ValueError(f"the suffix must be one of {', '.join(SCORES)}, not {ending!r}")
         write_atomically(path, file)
 
 

@@ -163,6 +163,8 @@ async def test_an_unplugged_midi_port_ends_the_session(
         ("--bpm 90", "require --midi"),
         ("--midi none/take.mid", "expected a file in an existing folder"),
         ("--midi .", "expected a file in an existing folder"),
+        ("--midi take.wav", "must end in .mid or .midi"),
+        ("--midi take.mid --save ./take.mid", "--save and --midi both name take.mid"),
     ],
 )
 @pytest.mark.usefixtures("device")
@@ -176,23 +178,30 @@ def test_invalid_options_are_rejected_before_recording(arguments: str, message: 
 @pytest.mark.parametrize("option", ["--save", "--midi"])
 def test_existing_files_are_preserved(device: FakeSounddevice, tmp_path: Path, option: str) -> None:
     """Without ``--force`` the command fails. With it, it replaces files only once it records."""
-    take = tmp_path / "take"
+    take = tmp_path / {"--save": "take.wav", "--midi": "take.mid"}[option]
     take.write_bytes(b"earlier")
     status, _, error = run(main, option, take)
     assert status == 2
-    assert "take exists; use --force to replace it" in error
+    assert f"{take.name} exists; use --force to replace it" in error
     status, _, error = run(main, option, take, "--force", "--midi-port", "no such port")
     assert status == 1
     assert "no such port" in error
     assert take.read_bytes() == b"earlier"
 
 
-async def test_an_unavailable_device_is_reported(device: FakeSounddevice) -> None:
+async def test_an_unavailable_device_keeps_the_existing_file(
+    device: FakeSounddevice, tmp_path: Path
+) -> None:
+    earlier, new = tmp_path / "earlier.wav", tmp_path / "new.wav"
+    earlier.write_bytes(b"earlier")
     device.opens = False
     async with FakeService().running() as service:
-        outcome = await record(service)
-    assert outcome.status == 1
-    assert "Device unavailable" in outcome.error
+        for take in (earlier, new):
+            outcome = await record(service, "--save", take, "--force")
+            assert outcome.status == 1
+            assert "Device unavailable" in outcome.error
+    assert earlier.read_bytes() == b"earlier"
+    assert not new.exists()
 
 
 @pytest.mark.parametrize(

@@ -195,5 +195,5 @@ async def test_stop_without_a_connection_does_not_wait(monkeypatch: pytest.Monke
         client = TranscriptionClient(url, OPTIONS, give_up_s=None)
         client.start()
         client.put(silence(1))
-        with pytest.raises(ConnectError, match="cannot connect"):
+        with pytest.raises(ConnectError, match="cannot connect.*; `rse-transcribe serve` starts a"):
             await client.stop()

@@ -60,10 +60,9 @@ def float_format(sample_rate: Rate) -> AudioFormat:
 
 
 def instrument_names(instruments: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in a sequence or a comma-separated string."""
-    if isinstance(instruments, str):
-        return tuple(map(str.strip, instruments.split(","))) if instruments else ()
-    return tuple(instruments or ())
+    """Return the names in a sequence or a comma-separated string, in lower case."""
+    names = instruments.split(",") if isinstance(instruments, str) else instruments or ()
+    return tuple(name for part in names if (name := part.strip().lower()))
 
 
 def available_models() -> list[str]:

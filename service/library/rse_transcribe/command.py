@@ -26,6 +26,7 @@ from service.protocol.command_line import (
     counted,
     escape_names,
     one_line,
+    write_atomically,
 )
 from service.score import SCORES
 
@@ -218,6 +219,32 @@ def _transcribing(
         yield lambda recording, _: transcriber.transcribe(recording, **options)
 
 
+class _Pipe:
+    """Standard input that cannot be read twice. Ctrl-C ends it, because it also stops the program
+    that records, such as `arecord`."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._has_data = False
+
+    def read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read1(size)  # `read` would lose a part of a block
+        except KeyboardInterrupt:
+            if not self._has_data:
+                raise
+            return b""
+        self._has_data |= data != b""
+        return data
+
+
+def _standard_input() -> Any:
+    if sys.stdin is None:
+        raise OSError("standard input is closed")
+    stream = sys.stdin.buffer
+    return stream if stream.seekable() else _Pipe(stream)
+
+
 def _transcribe_one(
     path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
 ) -> bool:
@@ -230,7 +257,7 @@ def _transcribe_one(
     incomplete: IncompleteError | None = None
     try:
         try:
-            transcription = transcribe(sys.stdin.buffer if path == STDIO else path, report)
+            transcription = transcribe(_standard_input() if path == STDIO else path, report)
         except IncompleteError as error:
             transcription, incomplete = error.transcription, error
         if incomplete is not None:
@@ -255,7 +282,7 @@ def _save(
     args: argparse.Namespace,
     report: Callable[[object], None],
 ) -> None:
-    from rse_transcribe.transcription import write_csv
+    from rse_transcribe.transcription import json_file, write_csv
     from service.score.analysis import analyse, beat_hints_from
 
     hints, ending = beat_hints_from(args), target.suffix.lower()
@@ -268,6 +295,8 @@ def _save(
         if ending == ".pdf" and score.undrawable:
             report(f"the PDF's font lacks these characters of the title: {score.undrawable}")
         score.save(target)
+    elif ending == ".json":
+        write_atomically(target, json_file(transcription, hints))
     else:
         tempo = analyse(transcription.notes, hints).tempo if ending in MIDI else None
         transcription.save(target, tempo=tempo)

@@ -53,6 +53,8 @@ def find_recordings(arguments: Iterable[str]) -> Inputs:
         path = Path(argument)
         if "://" in argument:
             inputs.errors.append(f"{argument}: not a file; download the recording first")
+        elif not argument:  # `Path` would make it the current folder
+            inputs.errors.append("'': No such file or directory")
         elif path == STDIO:
             inputs.recordings[path] = Path("stdin")
         elif os.path.isdir(path):

@@ -17,7 +17,7 @@ from rse_transcribe.recordings import IncompleteError, open_file, progress_bar
 from rse_transcribe.transcription import Transcription
 from service.notes.events import BendEvent, Event, NoteEvent, PedalEvent
 from service.notes.note_collector import NoteCollector
-from service.protocol.command_line import api_key
+from service.protocol.command_line import START_HINT, api_key
 from service.protocol.errors import ErrorCode
 from service.protocol.server_messages import Totals
 from service.stream.recording import TranscriptionResult
@@ -90,6 +90,9 @@ def transcribe(
                 if rejections == 1:
                     on_wait(f"{error}; waiting")
                 time.sleep(delay_s)
+            except (json.JSONDecodeError, AttributeError, LookupError, TypeError) as error:
+                message = f"{url} does not answer like an rse-transcribe service"
+                raise ServiceError(message) from error
 
 
 def _collect(
@@ -155,11 +158,13 @@ def _request(
                 response.read()
                 raise _service_error(response)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        hint = "; `rse-transcribe serve` starts a service" if "refused" in str(error) else ""
+        hint = START_HINT if "refused" in str(error) else ""
         host = address.netloc.decode()
         raise UnreachableError(f"cannot connect to {host}: {error}{hint}") from error
     except OSError as error:  # reading the file failed; httpx raises its own exception types
         raise ServiceError(f"cannot read the recording: {error}") from error
+    except json.JSONDecodeError:
+        raise  # the connection is intact
     except (httpx.RequestError, ValueError) as error:
         raise ServiceError(f"the connection was lost: {error}") from error
 

@@ -31,6 +31,14 @@ def write_csv(notes: Iterable[Note], file: TextIO) -> None:
     csv.writer(file, lineterminator="\n").writerows([CSV_FIELDS, *rows])
 
 
+def json_file(transcription: "Transcription", hints: BeatHints = NO_BEAT_HINTS) -> bytes:
+    """Return a JSON file, like the response of ``POST /transcribe``."""
+    chords = analyse(transcription.notes, hints).chords_json
+    notes = transcription.performance.to_json()
+    body = {**notes, "chords": chords, **transcription.description}
+    return f"{json.dumps(body, indent=1)}\n".encode()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Transcription:
     """A transcribed recording.
@@ -91,9 +99,7 @@ class Transcription:
             case ".mid" | ".midi":
                 write_atomically(path, self.midi(tempo))
             case ".json":
-                chords = analyse(self.notes).chords_json
-                body = {**self.performance.to_json(), "chords": chords, **self.description}
-                write_atomically(path, f"{json.dumps(body, indent=1)}\n".encode())
+                write_atomically(path, json_file(self))
             case ".csv":
                 text = io.StringIO(newline="")
                 write_csv(self.notes, text)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mido
@@ -81,6 +82,59 @@ def test_standard_input_becomes_csv_on_standard_output(
     head, *rows = csv.reader(run(command.main, "-", "-o", "-").output.splitlines())
     assert head == list(CSV_FIELDS)
     assert [int(row[2]) for row in rows] == PITCHES
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_ctrl_c_ends_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
+) -> None:
+    """The notes of what arrived before are written. The header promises more data."""
+    data = bytearray(sound_file())
+    size = data.index(b"data") + 4
+    data[size : size + 4] = b"\xff\xff\xff\x7f"
+    blocks = [] if is_empty else [bytes(data[:40_000]), bytes(data[40_000:])]
+
+    class Interrupted(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            return self.read1(size)
+
+        def read1(self, size: int | None = -1, /) -> bytes:
+            if size == 0:
+                return b""
+            if not blocks:
+                raise KeyboardInterrupt
+            return blocks.pop(0)
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Interrupted()))
+    target = tmp_path / "take.mid"
+    assert run(command.main, "-", "-o", target).status == (130 if is_empty else 0)
+    assert target.exists() == (not is_empty)
+    if not is_empty:
+        assert pitches_of(target.read_bytes()) == PITCHES
+
+
+def test_closed_standard_input_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run(command.main, "-", "-o", "-") == (1, "", "-: standard input is closed\n")
+
+
+def test_empty_argument_is_not_the_current_folder(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(album)
+    assert run(command.main, "") == (1, "", "'': No such file or directory\n")
+    assert len(list(album.iterdir())) == 2
+
+
+def test_chord_options_apply_to_json(tmp_path: Path) -> None:
+    song, target = tmp_path / "song.wav", tmp_path / "song.json"
+    soundfile.write(song, melody(), RATE_HZ)
+    for option, has_chords in (("--chords", True), ("--no-chords", False)):
+        assert run(command.main, song, "-o", target, option, "--force").status == 0
+        assert bool(json.loads(target.read_text())["chords"]) == has_chords
 
 
 @pytest.mark.parametrize("kind", ["csv", "mxl"])

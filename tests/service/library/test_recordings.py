@@ -49,7 +49,7 @@ def test_all_kinds_of_files_give_the_same_notes(song: Path) -> None:
         assert transcribe(cat.stdout).performance == expected
 
 
-@pytest.mark.parametrize("instruments", ["violin, kazoo", ["violin", "kazoo"]])
+@pytest.mark.parametrize("instruments", ["Violin, kazoo", ["Violin", "Kazoo"]])
 def test_instruments_are_a_list_or_a_string(song: Path, instruments: Any) -> None:
     with pytest.raises(ValueError, match="instruments must be among piano, .*, not kazoo$"):
         transcribe(song, instruments=instruments)

@@ -287,6 +287,21 @@ def test_connection_that_breaks_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
+    "body", [b"<html>", b"[]\n", b"{}\n", b'{"type": "note_off"}\n', b'{"type": "done"}\n']
+)
+def test_server_of_another_kind_is_reported(body: bytes) -> None:
+    def respond(connection: socket.socket) -> None:
+        read_chunked(connection)
+        connection.sendall(HEAD % (b"200 OK", b"") + body)
+
+    with (
+        scripted_service(respond) as url,
+        pytest.raises(remote.ServiceError, match=f"^{url} does not answer like an rse-transcribe"),
+    ):
+        remote.transcribe(io.BytesIO(b"song"), url, {}, print)
+
+
+@pytest.mark.parametrize(
     "url", ["http://localhost:80x", "http://my host:8000", "ws://a", "http://:80"]
 )
 def test_invalid_address_is_reported(song: Path, url: str) -> None:

@@ -39,6 +39,18 @@ def test_midi_has_tempo_and_notes(
         transcription.save(tmp_path / "song.wav")
 
 
+def test_score_accepts_paths_of_its_formats(
+    transcription: rse_transcribe.Transcription, tmp_path: Path
+) -> None:
+    score = transcription.score("Song")
+    for path in (tmp_path / "song.xml", str(tmp_path / "song.musicxml")):
+        score.save(path)
+        assert Path(path).read_bytes() == score.musicxml
+    with pytest.raises(ValueError, match=r"one of \.musicxml, .*, not '\.mid'"):
+        score.save(tmp_path / "song.mid")
+    assert not (tmp_path / "song.mid").exists()
+
+
 def test_unknown_model_and_device_are_rejected() -> None:
     assert "live" in rse_transcribe.available_models()
     model = as_model("live", "cpu")

@@ -133,6 +133,8 @@ def _transcribe(arguments: list[str]) -> int:
         "tuning_hz": args.tuning_hz,
         "bends": args.bends,
     }
+    if args.server is not None and args.device != parser.get_default("device"):
+        parser.error("--device has no effect with --server: the service chooses its device")
     try:
         work = targets(inputs.recordings, args.output, args.format)
         StreamOptions(**options)

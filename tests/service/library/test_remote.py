@@ -310,6 +310,12 @@ def test_invalid_address_is_reported(song: Path, url: str) -> None:
     assert f"invalid service address: {url!r}" in error
 
 
+def test_a_device_with_a_service_is_rejected(url: str, song: Path) -> None:
+    status, _, error = run(command.main, song, "--server", url, "--device", "cpu")
+    assert status == 2
+    assert "--device has no effect with --server" in error
+
+
 def test_invalid_key_is_not_printed(url: str, song: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RSE_KEY", "rse_geheim\u00df")
     status, _, error = run(command.main, song, "--server", url)

@@ -33,7 +33,7 @@ _CROWDED, _MAX_CHORDS = 10.0, 6
 _WINDOW = 60  # number of beats that are evaluated at once
 # Maximum number of starts of a level that count as evidence, because bars are similar.
 _AS_MANY = 16
-_ON = 0.3  # maximum distance, in units, from a unit to the onsets that belong to it
+ON_UNIT = 0.3  # maximum distance, in units, from a unit to the onsets that belong to it
 _OFF = 0.2  # in units: a note that ends this soon after the start of a unit does not sound in it
 _LONGEST = 6.0  # maximum length of a note that counts, in beats
 _CUT = 8.0  # cost of a shortened bar
@@ -182,11 +182,11 @@ class Units:
         offset = np.minimum(offset, onset + _LONGEST * per)
         pitch = notes[:, 2].astype(int)
         nearest = np.round(onset).astype(int)
-        on = (np.abs(onset - nearest) < _ON) & (nearest >= 0) & (nearest < count)
+        on = (np.abs(onset - nearest) < ON_UNIT) & (nearest >= 0) & (nearest < count)
         longest = np.zeros(count)
         np.maximum.at(longest, nearest[on], (offset - onset)[on] / per)
         # One element for each note and each unit in which it sounds.
-        begin = np.floor(onset + _ON).astype(int)
+        begin = np.floor(onset + ON_UNIT).astype(int)
         lengths = np.maximum(np.floor(offset - _OFF).astype(int) - begin + 1, 1)
         note = np.repeat(np.arange(len(onset)), lengths)
         first_element = np.cumsum(lengths) - lengths  # by note

@@ -1,10 +1,18 @@
-"""Tests of the receiver of websocket messages."""
+"""Tests of the receiver of websocket messages, and of the connection below it."""
+
+import asyncio
+import contextlib
 
 import pytest
+from fastapi import FastAPI, WebSocket
+from uvicorn.server import ServerState
 
+from service import server
 from service.live import session
 from service.live.session import Message, Receiver
-from service.server import OVERHEAD_BYTES, MessageQueue
+from service.server import OVERHEAD_BYTES, MessageQueue, SocketConnection, server_config
+from service.settings import Settings
+from tests.service.talk import HANDSHAKE
 
 
 async def test_pauses_do_not_count_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +46,41 @@ def test_queue_measures_the_messages_that_wait() -> None:
     for _ in range(4):
         queue.get_nowait()
     assert queue.size == 0
+
+
+async def test_pings_are_not_read_while_their_pongs_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MAX_FRAMES_PER_S", 1_000_000)
+    app, connections = FastAPI(), list[SocketConnection]()
+
+    @app.websocket("/ws/transcribe")
+    async def receive_one(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.receive()
+
+    def connect() -> SocketConnection:
+        config = server_config(app, Settings())
+        config.load()
+        connections.append(SocketConnection(config, ServerState(), {}))
+        return connections[0]
+
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(connect, "127.0.0.1", 0) as listener, asyncio.timeout(100):
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        pings = 1000 * (b"\x89\xfd\0\0\0\0" + bytes(125))
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 32_000_000:
+                writer.write(pings)
+                sent += len(pings)
+                async with asyncio.timeout(2):
+                    await writer.drain()
+        assert connections[0].transport.get_write_buffer_size() < 200_000
+        # The client reads, so the server reads on, up to the close frame.
+        writer.write(b"\x88\x80\0\0\0\0")
+        pongs = await reader.read(-1)
+        assert len(pongs) == sent // 131 * 127 + 2
+        writer.close()

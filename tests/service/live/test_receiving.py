@@ -1,10 +1,11 @@
-"""Tests of the receiver of websocket messages, and of the connection below it."""
+"""Tests of received websocket messages: idle time, memory, pings and files instead of PCM."""
 
 import asyncio
 import contextlib
 
 import pytest
 from fastapi import FastAPI, WebSocket
+from starlette.testclient import TestClient
 from uvicorn.server import ServerState
 
 from service import server
@@ -12,6 +13,7 @@ from service.live import session
 from service.live.session import Message, Receiver
 from service.server import OVERHEAD_BYTES, MessageQueue, SocketConnection, server_config
 from service.settings import Settings
+from tests.service.apps import live_session, of_type, receive_all
 from tests.service.talk import HANDSHAKE
 
 
@@ -84,3 +86,15 @@ async def test_pings_are_not_read_while_their_pongs_are_not(
         pongs = await reader.read(-1)
         assert len(pongs) == sent // 131 * 127 + 2
         writer.close()
+
+
+@pytest.mark.parametrize("chunks", [(b"", b"fLaC"), (b"Og", b"gS"), (bytes(4), b"f", b"typ")])
+def test_file_is_rejected_however_it_is_split(
+    client: TestClient, chunks: tuple[bytes, ...]
+) -> None:
+    with live_session(client) as socket:
+        for chunk in chunks:
+            socket.send_bytes(chunk)
+        socket.send_json({"type": "stop"})
+        messages, _ = receive_all(socket)
+    assert [error["code"] for error in of_type(messages, "error")] == ["bad_audio"]

@@ -135,6 +135,11 @@ def test_bad_notes_are_rejected(client: TestClient, body: dict[str, object], mes
     assert message in response.json()["detail"]
 
 
+def test_unknown_query_parameter_is_rejected(client: TestClient) -> None:
+    response = client.post("/score?widht=1500", json={"notes": NOTES})
+    assert (response.status_code, response.json()["detail"]) == (422, "unknown field: widht")
+
+
 def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def missing(*_: object, **__: object) -> None:
         raise sheet.ScoreExtraMissingError(

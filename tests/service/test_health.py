@@ -75,3 +75,5 @@ def test_page_has_security_headers(client: TestClient) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
     assert client.get("/").text.lower().startswith("<!doctype html>")
     assert client.get("/nowhere").json()["code"] == "not_found"
+    assert client.post("/nowhere").json()["code"] == "not_found"
+    assert client.post("/css/base.css").headers["Allow"] == "GET, HEAD"

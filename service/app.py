@@ -12,6 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
@@ -140,7 +141,10 @@ class PageFiles(StaticFiles):
     """Files of the page, sent with PAGE_HEADERS."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
+        # As GET, because the base class rejects other methods even if there is no such file.
+        response = await super().get_response(path, {**scope, "method": "GET"})
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HTTPException(405, headers={"Allow": "GET, HEAD"})
         response.headers.update(PAGE_HEADERS)
         return response
 

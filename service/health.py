@@ -23,6 +23,7 @@ def installed_version() -> str:
         return "unknown"
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz(request: Request) -> dict[str, str]:
     """Respond with 200, or with 503 while a worker is unresponsive."""
@@ -33,6 +34,7 @@ async def healthz(request: Request) -> dict[str, str]:
     return {"status": "ok"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz")
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     """Respond with 200 if the model is loaded and a worker is running, else with 503. Also respond

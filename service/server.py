@@ -133,8 +133,8 @@ def _size(message: Any) -> int:
 class SocketConnection(WebSocketsSansIOProtocol):
     """Websocket that parses PARSED_BYTES at a time, and after a burst at most MAX_FRAMES_PER_S. A
     client that sends endless small frames, such as pings, could otherwise block the event loop. The
-    class reads until MAX_READ_AHEAD_BYTES wait for the application, and prevents uvicorn from
-    logging rejected handshakes as errors."""
+    class reads until MAX_READ_AHEAD_BYTES wait for the application, or until the client does not
+    read. It prevents uvicorn from logging rejected handshakes as errors."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -179,18 +179,31 @@ class SocketConnection(WebSocketsSansIOProtocol):
         data, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
         if data:
             super().data_received(data)
+        self._schedule_parsing()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._schedule_parsing()
+
+    def _schedule_parsing(self) -> None:
         if self.transport.is_closing():
             return
         wait_s = self._frames_done_s - self.loop.time() - FRAMES_BURST_S
-        if self._unparsed or wait_s > 0:
+        if self._parsing is None and self._accepts_frames and (self._unparsed or wait_s > 0):
             self._parsing = self.loop.call_later(max(0.0, wait_s), self._parse)
         self._pause_or_resume()
+
+    @property
+    def _accepts_frames(self) -> bool:
+        """False if the client does not read: the pongs to its pings would fill the memory. After
+        the server's close frame always True, so that the client's close frame is read."""
+        return self.close_sent or self.writable.is_set()
 
     def _pause_or_resume(self) -> None:
         """Pause or resume reading. The base class reads only while no message waits. After the
         server's close frame, read on until the client's, because no message is queued any more."""
-        is_full = self._messages.size > MAX_READ_AHEAD_BYTES
-        self.read_paused = is_full and not self.close_sent
+        is_full = self._messages.size > MAX_READ_AHEAD_BYTES and not self.close_sent
+        self.read_paused = is_full or not self._accepts_frames
         if self.transport.is_closing():
             return
         if self.read_paused or self._parsing is not None:

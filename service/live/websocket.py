@@ -35,7 +35,7 @@ from service.protocol.client_messages import (
     parse_query,
 )
 from service.protocol.errors import ErrorCode, ProtocolError, internal_error
-from service.protocol.options import AudioFormat, StreamOptions, file_format
+from service.protocol.options import FORMAT_BYTES, AudioFormat, StreamOptions, file_format
 from service.protocol.server_messages import Error, Limits
 from service.state import ServiceState
 from service.stream.ending import pickled_done
@@ -265,14 +265,15 @@ class Connection:
         started_s = self._loop.time()
         received_s, byte_rate = 0.0, audio.byte_rate  # s of audio received; bytes per s
         pace = max(MAX_PACE, MIN_READ_BYTES_PER_S / byte_rate)
-        is_first = True
+        head = b""  # first bytes of the audio
         while True:
             message = await self._receiver.next()
             if isinstance(message, bytes):
-                if is_first and (name := file_format(message)):
-                    advice = f"the audio is {name}, not PCM: decode it, or upload it as a file"
-                    raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
-                is_first = False
+                if len(head) < FORMAT_BYTES:
+                    head += message[:FORMAT_BYTES]
+                    if name := file_format(head):
+                        advice = f"the audio is {name}, not PCM: decode it, or upload it as a file"
+                        raise ProtocolError(ErrorCode.BAD_AUDIO, advice)
                 duration_s = len(message) / byte_rate
                 received_s += duration_s
                 if received_s > self._settings.max_session_s:

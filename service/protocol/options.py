@@ -31,6 +31,7 @@ Count = Annotated[int, Field(ge=0, le=2**53)]  # exact in every JSON parser
 TuningHz = Annotated[float, Field(ge=380, le=480)]  # historical values of A4: 392 to 466 Hz
 
 _FORMATS = {b"\x1aE\xdf\xa3": "WebM or Matroska", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
+FORMAT_BYTES = 8  # number of first bytes that ``file_format`` examines
 
 
 class Mode(StrEnum):

@@ -10,7 +10,7 @@ for bit unless it used wide windows:
                                   | tracker's history |
 """
 
-from model.config import INSTRUMENTS
+from model.config import INSTRUMENTS, PITCHES
 from service.protocol.checkpoint import Checkpoint
 from service.protocol.errors import ErrorCode, ProtocolError
 
@@ -26,6 +26,8 @@ def check_checkpoint(
     sample that the stream needs, at the input rate."""
     if checkpoint.frames * frame_s > MAX_DAYS * 86_400:
         raise _error(f"a performance of more than {MAX_DAYS} days cannot be resumed")
+    if checkpoint.notes > checkpoint.frames * PITCHES:
+        raise _error(f"{checkpoint.notes} notes cannot start in {checkpoint.frames} frames")
     for name in [*checkpoint.belief.weights, *(note.instrument for note in checkpoint.sounding)]:
         if name not in (None, *INSTRUMENTS):
             raise _error(f"instruments must be among {', '.join(INSTRUMENTS)}, not {name}")

@@ -144,6 +144,9 @@ async def receive_file(
         )
     except HTTPException as error:  # the form is malformed
         raise ProtocolError(ErrorCode.BAD_UPLOAD, error.detail) from None
+    except UnicodeError:
+        message = "the charset of the form does not decode its names; use utf-8"
+        raise ProtocolError(ErrorCode.BAD_UPLOAD, message) from None
     upload = form.get("file")
     if not isinstance(upload, UploadFile):
         raise ProtocolError(ErrorCode.BAD_UPLOAD, EXPECTED)

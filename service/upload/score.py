@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal, Self
 from anyio import CapacityLimiter, to_process
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -103,6 +110,8 @@ class ScoreRequest(BeatHints):
 
 class ScoreQuery(BaseModel):
     """Query parameters: the output format, and the page width of `svg` in tenths of a mm."""
+
+    model_config = ConfigDict(extra="forbid")
 
     form: Literal["svg", "musicxml", "pdf"] = "svg"
     width: int = Field(default=2100, ge=500, le=10_000)

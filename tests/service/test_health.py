@@ -30,6 +30,7 @@ def test_service_is_ready_once_the_model_is_loaded() -> None:
         load_allowed.set()
         wait_for(client, "/readyz", 200)
         assert client.get("/readyz").json()["status"] == "ready"
+        assert client.head("/healthz").status_code == client.head("/readyz").status_code == 200
 
 
 def test_load_failure_is_reported_without_its_path() -> None:
@@ -74,3 +75,5 @@ def test_page_has_security_headers(client: TestClient) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
     assert client.get("/").text.lower().startswith("<!doctype html>")
     assert client.get("/nowhere").json()["code"] == "not_found"
+    assert client.post("/nowhere").json()["code"] == "not_found"
+    assert client.post("/css/base.css").headers["Allow"] == "GET, HEAD"

@@ -176,6 +176,7 @@ NOTE = {"note_id": 0, "pitch": 69, "velocity": 80, "confidence": 0.9, "frame": 3
     [
         ({"frames": 401}, "401 frames are not a multiple of block_frames, 4"),
         ({"frames": 2**53}, "more than 7 days"),  # its MIDI file would need all memory
+        ({"frames": 4, "notes": 2**53}, "notes cannot start in 4 frames"),
         ({"frames": 4, "from_sample": 1}, "from_sample is 1, but .* from sample 0 on"),
         ({"frames": 4, "notes": 0, "sounding": [NOTE]}, "not among the 0 notes"),
         ({"frames": 0, "notes": 1, "sounding": [NOTE]}, "in the 0 frames"),

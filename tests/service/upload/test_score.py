@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,6 +20,7 @@ from anyio import to_process
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from service import helper_process
 from service.access.keys import hash_key
 from service.score import sheet
 from service.state import MAX_SCORES_PER_CLIENT, ServiceState
@@ -133,6 +135,11 @@ def test_bad_notes_are_rejected(client: TestClient, body: dict[str, object], mes
     assert message in response.json()["detail"]
 
 
+def test_unknown_query_parameter_is_rejected(client: TestClient) -> None:
+    response = client.post("/score?widht=1500", json={"notes": NOTES})
+    assert (response.status_code, response.json()["detail"]) == (422, "unknown field: widht")
+
+
 def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def missing(*_: object, **__: object) -> None:
         raise sheet.ScoreExtraMissingError(
@@ -143,6 +150,17 @@ def test_missing_extra_is_reported(client: TestClient, monkeypatch: pytest.Monke
     response = client.post("/score", json={"notes": NOTES})
     assert response.status_code == 422
     assert "rse-transcribe[score]" in response.json()["detail"]
+
+
+def _print_much() -> None:
+    helper_process.prepare()
+    for _ in range(5):
+        os.write(2, bytes(70_000))
+
+
+async def test_helper_process_that_prints_much_ends() -> None:
+    async with asyncio.timeout(60):
+        await to_process.run_sync(_print_much, cancellable=True)
 
 
 def test_score_of_a_recording_is_rendered_while_the_service_drains(

@@ -184,6 +184,8 @@ def test_bad_parameters_are_reported(
 def test_bodies_without_one_file_are_rejected(client: TestClient, wav: bytes) -> None:
     broken = {"Content-Type": "multipart/form-data; boundary=x"}
     bare = {"Content-Type": "application/x-www-form-urlencoded"}  # curl --data-binary sends it
+    foreign_name = '--x\r\nContent-Disposition: form-data; name="\u00e9"\r\n\r\n1\r\n--x--\r\n'
+    bad_charset = {"Content-Type": "multipart/form-data; boundary=x; charset=undefined"}
     bodies: list[dict[str, Any]] = [
         {},
         {"content": wav},
@@ -194,6 +196,7 @@ def test_bodies_without_one_file_are_rejected(client: TestClient, wav: bytes) ->
         {"files": {"song": wav}},
         {"files": [("file", ("a.wav", wav)), ("file", ("b.wav", wav))]},
         {"content": wav, "headers": broken},
+        {"content": foreign_name.encode(), "headers": bad_charset},
         {"content": wav + b"&" * 20, "headers": bare},
     ]
     for body in bodies:

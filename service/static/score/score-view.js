@@ -122,6 +122,7 @@ export class ScoreView {
     const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled && !isBusy;
     const notes = mustRequest ? this.#notes() : [];
     if (notes.length) {
+    const isComplete = this.#filter.neutral;
       this.#request = new AbortController();
       try {
         const score = await this.#fetch(this.#request, {
@@ -133,7 +134,7 @@ export class ScoreView {
           form: "svg",
           width,
         });
-        if (take === this.#stage.take) this.#show(score, state);
+        if (take === this.#stage.take) this.#show(score, state, isComplete);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#showText(error.message);
         if (error.final) this.#requestedState = state;
@@ -154,7 +155,8 @@ export class ScoreView {
     this.#showText(take.notes.length ? "Writing the score…" : "The score appears as notes are detected.");
   }
 
-  #show(score, state) {
+  /** `isComplete`: the score has all notes, so its beats are those of the take. */
+  #show(score, state, isComplete) {
     this.#score = score;
     this.#requestedState = state;
     this.#bar = this.#now = -1;
@@ -164,7 +166,7 @@ export class ScoreView {
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#page.replaceChildren(documentElement);
-    if (!this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
+    if (isComplete && !this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
     this.#showText(score.steady ? aboutText(score) : "No steady beat: the notes are spaced by time.");

@@ -19,8 +19,8 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     page = tab.page
     tab.press("Rename: tune")
     page.keyboard.press("Escape")
-    beats = "async () => (await import('./app.js')).stage.take.beats.length"
-    assert page.evaluate(beats) > 10
+    beats = "async () => (await import('./app.js')).stage.take.beats"
+    assert len(page.evaluate(beats)) > 10
     tab.run("""() => {
       window.drawn = [];
       const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -63,9 +63,13 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     with page.expect_response("**/score*"):
         page.set_viewport_size({"width": 390, "height": 500})
     tab.press("Practise")
+    before = page.evaluate(beats)
     with page.expect_response("**/score*") as response:
         page.locator("#hand").select_option("Left hand")
     assert len((response.value.request.post_data_json or {})["notes"]) == 4
+    drawn_notes = "document.querySelectorAll('#score-page g.note').length"
+    page.wait_for_function(f"() => {drawn_notes} > 0 && {drawn_notes} < 16")
+    assert page.evaluate(beats) == before  # they are those of all notes
     with page.expect_response("**/score*"):
         page.locator("#hand").select_option("Both hands")
     # The score scrolls to the current bar, unless Follow is off.

@@ -26,6 +26,7 @@ export class Stage {
   #counts;
   #name = () => ($("take-name").textContent = this.take.name);
   #frame = 0; // animation frame of the clock during playback
+  #activity = { busy: false, following: false };
   take = new Take("New take");
 
   constructor(filter) {
@@ -66,9 +67,11 @@ export class Stage {
   }
 
   /** Enable the controls that apply. For a growing take, these are only those of the view. */
-  enable({ busy, following }) {
+  enable(activity = this.#activity) {
+    this.#activity = activity;
+    const { busy, following } = activity;
     const { take } = this;
-    $("play").disabled = $("loop").disabled = busy || !take.notes.length;
+    $("play").disabled = $("loop").disabled = busy || !(take.notes.length || take.recording);
     $("seek").disabled = (busy && !following) || !take.duration;
     $("edit").disabled = $("practise").disabled = busy || take.live || !$("empty").hidden;
     const saved = !busy && !take.live && (take.midi || take.notes.length || take.edited);
@@ -98,6 +101,7 @@ export class Stage {
     const count = this.#filter.notesOf(this.take).length;
     const text = countText(all, "note");
     $("note-count").textContent = count === all ? text : `${count} of ${text}`;
+    this.enable(); // the first note can be played and saved
   }
 
   #showPlaying(playing) {

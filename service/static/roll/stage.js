@@ -124,7 +124,8 @@ export class Stage {
     else this.player.play({ countsIn: true });
   }
 
-  async #seek(seconds) {
+  /** Move the position. For a live take, scroll the roll. */
+  async seek(seconds) {
     if (this.take.live) {
       this.roll.scroll(seconds - this.roll.view.span / 2);
       return;
@@ -139,7 +140,7 @@ export class Stage {
     const zoom = (factor) => this.take.duration && !$("roll-frame").hidden && roll.zoom(factor);
     const step = (seconds) => {
       const { start, span } = roll.view;
-      this.#seek((this.take.live ? start + span / 2 : player.position) + seconds);
+      this.seek((this.take.live ? start + span / 2 : player.position) + seconds);
     };
     const keys = {
       " ": () => this.#toggle(),
@@ -147,8 +148,8 @@ export class Stage {
       ArrowRight: () => step(SEEK_STEP_S),
       ArrowUp: () => roll.scrollPitches(roll.view.low + 1),
       ArrowDown: () => roll.scrollPitches(roll.view.low - 1),
-      Home: () => this.#seek(0),
-      End: () => this.#seek(this.take.duration),
+      Home: () => this.seek(0),
+      End: () => this.seek(this.take.duration),
       "+": () => zoom(1 / ZOOM_STEP),
       "=": () => zoom(1 / ZOOM_STEP),
       "-": () => zoom(ZOOM_STEP),
@@ -176,8 +177,8 @@ export class Stage {
     press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));
     press("save-wav", () => this.#save("wav", this.take.recording.wav(this.take.duration)));
-    $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
-    roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
+    $("seek").addEventListener("input", () => this.seek(Number($("seek").value)));
+    roll.addEventListener("seek", ({ detail }) => !this.take.live && this.seek(detail));
     roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
     roll.addEventListener("follow", () => {
       $("to-now").hidden = roll.following || !this.take.live;

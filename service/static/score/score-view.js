@@ -276,8 +276,7 @@ export class ScoreView {
     const measures = [...this.#page.querySelectorAll("g.measure")];
     const bar = measures.findIndex((measure) => inside(measure.getBoundingClientRect()));
     if (bar < 0) return;
-    this.#stage.player.seek(this.#score.bars_s[bar] ?? 0);
-    this.#stage.showPosition();
+    this.#stage.seek(this.#score.bars_s[bar] ?? 0);
   }
 }
 

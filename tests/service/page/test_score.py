@@ -85,8 +85,14 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
         tab.slide("#seek", seconds)
         expect(measure).to_have_class(re.compile("now"))
         page.wait_for_function(f"{scrolled} {place}")
-    # A click on a bar moves the position there.
+    # A click on a bar moves the position there, also in the roll.
+    tab.run("""async () => {
+      const { roll } = (await import('./app.js')).stage;
+      const setCursor = roll.setCursor.bind(roll);
+      roll.setCursor = (seconds) => setCursor((window.cursor = seconds));
+    }""")
     page.locator("#score-page g.measure").last.click(force=True)
+    page.wait_for_function("() => window.cursor > 1")
     expect(page.locator("#score-page g.measure.now")).to_have_count(1)
     expect(page.locator("#position")).not_to_have_text("0:00.0")
     page.get_by_role("tab", name="Roll").click()

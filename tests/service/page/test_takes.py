@@ -159,7 +159,8 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     assert tab.run(onsets) == pytest.approx(expected, abs=2e-3)
     text_file = tmp_path / "letter.mid"
     text_file.write_text("Dear musician")
-    page.set_input_files("#file", [text_file])
+    page.set_input_files("#file", [text_file, json_file])
+    expect(page.locator("#takes li")).to_have_count(4)
     expect(page.locator("#status")).to_contain_text("letter.mid is not a take")
 
 

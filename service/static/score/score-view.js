@@ -19,6 +19,7 @@ const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm, without zoom
 const [MIN_ZOOMED, MAX_ZOOMED] = [700, 6000]; // widths: dense bars overlap below, notes are tiny above
 const ZOOM_STEP = 1.25;
+const NAMES = { musicxml: "MusicXML", pdf: "PDF" };
 
 export class ScoreView {
   #stage;
@@ -121,8 +122,8 @@ export class ScoreView {
     const isBusy = state === this.#rejected.state && performance.now() < this.#rejected.until;
     const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled && !isBusy;
     const notes = mustRequest ? this.#notes() : [];
-    if (notes.length) {
     const isComplete = this.#filter.neutral;
+    if (notes.length) {
       this.#request = new AbortController();
       try {
         const score = await this.#fetch(this.#request, {
@@ -225,6 +226,9 @@ export class ScoreView {
 
   async #save(form) {
     const take = this.#stage.take;
+    const writing = `Writing the ${NAMES[form]}…`;
+    this.#showStatus(writing);
+    $(`save-${form}`).disabled = true;
     try {
       const blob = await this.#fetch(new AbortController(), {
         notes: this.#notes(),
@@ -238,6 +242,9 @@ export class ScoreView {
         this.#showStatus(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
     } catch (error) {
       if (error.name !== "AbortError") this.#showStatus(error.message, true);
+    } finally {
+      if ($("status").textContent === writing) this.#showStatus("Ready");
+      this.#stage.enable();
     }
   }
 

@@ -196,6 +196,25 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     tab.console_errors.clear()
 
 
+def test_status_line_shows_that_a_file_is_written(tab: Tab, tmp_path: Path) -> None:
+    page = tab.page
+    take = tmp_path / "note.json"
+    take.write_text('{"notes": [{"pitch": 60, "onset_s": 0, "offset_s": 1}]}')
+    page.set_input_files("#file", take)
+    tab.run("""() => {
+      const gate = new Promise((open) => { window.openGate = open; });
+      const send = window.fetch;
+      window.fetch = (...request) => gate.then(() => send(...request));
+    }""")
+    tab.press("Download PDF")
+    expect(page.locator("#status")).to_have_text("Writing the PDF…")
+    expect(page.locator("#save-pdf")).to_be_disabled()
+    with page.expect_download():
+        tab.run("() => openGate()")
+    expect(page.locator("#status")).to_have_text("Ready")
+    expect(page.locator("#save-pdf")).to_be_enabled()
+
+
 def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:
     tab.upload(tune)
     page = tab.page

@@ -58,7 +58,8 @@ function takeOfJson(data, name) {
   take.pedal = (data.pedal ?? []).map(spanOf);
   take.title = String(data.title ?? "");
   take.beats = (data.beats ?? []).map(beatOf);
-  for (const [name, program] of Object.entries(data.programs ?? {})) take.programs[name] = number(program, 0, 127);
+  const programs = data.programs ?? data.instruments ?? {}; // the service's name is `instruments`
+  for (const [name, program] of Object.entries(programs)) take.programs[name] = number(program, 0, 127);
   if (data.transcribed) {
     const { notes, beats, semitones = 0 } = data.transcribed;
     take.restoreEdits(notes.map(noteOf), beats?.map(beatOf) ?? take.beats, number(semitones, -127, 127));

@@ -390,3 +390,15 @@ BENDS_OF_TWO_PERFORMANCES = """async () => {
 def test_bends_after_a_restart_have_the_same_duration(bench: Tab) -> None:
     """The times of a second performance count from the start of the take, but its frames do not."""
     assert bench.run(BENDS_OF_TWO_PERFORMANCES) == pytest.approx([2 * 128 / 11025] * 2)
+
+
+PROGRAMS_OF_JSON = """async (data) => {
+  const { openTake } = await import('./notes/opening.js');
+  return (await openTake(new File([JSON.stringify(data)], 'a.json'))).programs;
+}"""
+
+
+def test_json_of_the_service_has_programs(bench: Tab) -> None:
+    notes = [{"pitch": 60, "onset_s": 0, "offset_s": 1, "instrument": "violin"}]
+    data = {"notes": notes, "instruments": {"violin": 40}}
+    assert bench.run(PROGRAMS_OF_JSON, data) == {"violin": 40}

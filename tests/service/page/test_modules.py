@@ -372,33 +372,3 @@ TRANSPOSED = """async () => {
 
 def test_transposition_is_restored_and_saved(bench: Tab) -> None:
     assert bench.run(TRANSPOSED) == [2, 2, 0, 60, 2, 0, 60, 2]
-
-
-BENDS_OF_TWO_PERFORMANCES = """async () => {
-  const { Take } = await import('./notes/take.js');
-  const frame = 43;
-  return [0, 300].map((start) => {
-    const take = new Take('');
-    const time_s = start + frame * 128 / 11025;
-    take.receive({ type: 'note_on', note_id: 0, pitch: 60, velocity: 80, confidence: 1, time_s });
-    take.receive({ type: 'note_bend', note_id: 0, frame, time_s, cents: [10, 20, 30] });
-    return take.notes[0].bends.at(-1)[0] - time_s;
-  });
-}"""
-
-
-def test_bends_after_a_restart_have_the_same_duration(bench: Tab) -> None:
-    """The times of a second performance count from the start of the take, but its frames do not."""
-    assert bench.run(BENDS_OF_TWO_PERFORMANCES) == pytest.approx([2 * 128 / 11025] * 2)
-
-
-PROGRAMS_OF_JSON = """async (data) => {
-  const { openTake } = await import('./notes/opening.js');
-  return (await openTake(new File([JSON.stringify(data)], 'a.json'))).programs;
-}"""
-
-
-def test_json_of_the_service_has_programs(bench: Tab) -> None:
-    notes = [{"pitch": 60, "onset_s": 0, "offset_s": 1, "instrument": "violin"}]
-    data = {"notes": notes, "instruments": {"violin": 40}}
-    assert bench.run(PROGRAMS_OF_JSON, data) == {"violin": 40}

@@ -215,3 +215,15 @@ def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None
     assert sorted(names.all_inner_texts()) == ["Scale", "Scale (2)"]
     assert other.console_errors == []
     other.page.close()
+
+
+PROGRAMS_OF_JSON = """async (data) => {
+  const { openTake } = await import('./notes/opening.js');
+  return (await openTake(new File([JSON.stringify(data)], 'a.json'))).programs;
+}"""
+
+
+def test_json_of_the_service_has_programs(bench: Tab) -> None:
+    notes = [{"pitch": 60, "onset_s": 0, "offset_s": 1, "instrument": "violin"}]
+    data = {"notes": notes, "instruments": {"violin": 40}}
+    assert bench.run(PROGRAMS_OF_JSON, data) == {"violin": 40}

@@ -67,6 +67,7 @@ livePanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("change", settle);
 uploadsPanel.addEventListener("open", ({ detail }) => livePanel.state === "idle" && choose(detail));
 store.subscribe(["take"], () => archive.follow(store.get("take")));
+store.subscribe(["take"], () => midi.reset());
 takes.addEventListener("add", ({ detail }) => archive.follow(detail, true));
 archive.addEventListener("trouble", ({ detail }) => {
   showStatus(detail, true);

@@ -6,6 +6,8 @@
  * over).
  */
 
+import { setAudioSession } from "./session.js";
+
 const INTERRUPTED = new Set(["suspended", "interrupted"]);
 const USER_EVENTS = ["visibilitychange", "pointerdown", "keydown"]; // signs that the user is back
 const MAX_CHANNELS = 32;
@@ -49,6 +51,7 @@ export class Microphone extends EventTarget {
 
   /** Open the microphone. Throws Errors whose messages the page can show. */
   async open() {
+    setAudioSession("play-and-record");
     try {
       await this.#connect();
       await Promise.race([this.#context.resume(), noOutput()]);
@@ -102,6 +105,7 @@ export class Microphone extends EventTarget {
     const context = this.#context;
     this.#stream = this.#context = this.#gain = this.#worklet = null;
     if (context && context.state !== "closed") await context.close();
+    setAudioSession("auto");
   }
 
   #notice(message) {

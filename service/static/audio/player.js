@@ -10,6 +10,7 @@
 
 import { clickAt } from "../practise/metronome.js";
 import { store } from "../state/store.js";
+import { setAudioSession } from "./session.js";
 import { after, cancel } from "./timers.js";
 import { room, strike } from "./voice.js";
 
@@ -83,6 +84,7 @@ export class Player extends EventTarget {
   /** `countsIn`: start with a bar of clicks, if the user has chosen it and the take has beats. */
   async play({ countsIn = false } = {}) {
     if (!this.#take || this.#run) return;
+    setAudioSession("playback");
     this.#context ??= this.#build();
     const run = { notes: this.#context.createGain(), recording: this.#context.createGain() };
     this.#run = run;
@@ -123,6 +125,7 @@ export class Player extends EventTarget {
 
   /** Play one note immediately, in addition to the take. */
   audition(note) {
+    setAudioSession("playback");
     this.#context ??= this.#build();
     this.#context.resume();
     const now = this.#context.currentTime + 0.01;

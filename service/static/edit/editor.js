@@ -45,7 +45,7 @@ export class Editor {
       this.#on((notes) => commands.setInstrument(notes, $("edit-instrument").value)),
     );
     store.subscribe(["take", "editing", "selection", "several"], () => this.#show());
-    filter.addEventListener("change", () => this.#show());
+    filter.addEventListener("change", () => this.#deselectHidden());
     document.addEventListener("keydown", (event) => this.#key(event), { capture: true });
   }
 
@@ -60,6 +60,14 @@ export class Editor {
 
   select(notes) {
     store.set({ selection: new Set(notes) });
+  }
+
+  /** Deselect hidden notes, so that no edit changes them. */
+  #deselectHidden() {
+    const selection = store.get("selection");
+    const shown = this.notes.filter((note) => selection.has(note));
+    if (shown.length < selection.size) this.select(shown);
+    this.#show();
   }
 
   toggle(note) {

@@ -18,6 +18,7 @@ export class MidiOut extends EventTarget {
   #chosen = null; // {id, name} of the chosen port, which may be unplugged
   #sounding = new Map(); // key of a sounding note -> {pitch, channel, at}
   #channels = new Map(); // instrument, or "" for none -> channel
+  #sentPrograms = new Map(); // channel -> program
   #down = false; // true while the sustain pedal is down
   #waiting = new Map(); // key -> timer of a message to be sent later, e.g. of a note that may be too short
 
@@ -53,9 +54,15 @@ export class MidiOut extends EventTarget {
   }
 
   choose(id) {
-    this.silence();
+    this.reset();
     this.#chosen = this.ports.find((port) => port.id === id) ?? null;
-    this.#channels.clear(); // so that the programs are sent to the next port
+    this.#sentPrograms.clear();
+  }
+
+  /** End all notes and free the channels for the instruments of another take. */
+  reset() {
+    this.silence();
+    this.#channels.clear();
   }
 
   /** Start a note after `afterS` seconds, unless it ends earlier. */
@@ -123,20 +130,25 @@ export class MidiOut extends EventTarget {
 
   #start(key, { pitch, velocity, instrument }, at = 0) {
     this.#waiting.delete(key);
-    const channel = this.#channelOf(instrument ?? "");
+    const channel = this.#channelOf(instrument ?? "", at);
     this.#sounding.set(key, { pitch, channel, at });
     this.#send([NOTE_ON | channel, pitch, velocity], at);
   }
 
-  /** The channel of an instrument. On first use its program is sent. */
-  #channelOf(instrument) {
+  /** The channel of an instrument. Its program is sent if the channel has another. */
+  #channelOf(instrument, at) {
     let channel = this.#channels.get(instrument);
     if (channel === undefined) {
       channel = channelOf(this.#channels.size);
       this.#channels.set(instrument, channel);
-      if (instrument) this.#send([PROGRAM | channel, this.programs[instrument] ?? 0]);
       if (this.#down && hasPedal(instrument)) this.#sustain(channel);
     }
+    const program = this.programs[instrument] ?? 0;
+    const sent = this.#sentPrograms.get(channel);
+    // Notes without an instrument have the program that the user chose, unless another was sent.
+    if (program === sent || (!instrument && sent === undefined)) return channel;
+    this.#sentPrograms.set(channel, program);
+    this.#send([PROGRAM | channel, program], at);
     return channel;
   }
 
@@ -150,7 +162,10 @@ export class MidiOut extends EventTarget {
   }
 
   #portsChanged() {
-    if (!this.#port) this.#channels.clear(); // so that the programs are sent again when it returns
+    if (!this.#port) {
+      this.#channels.clear(); // so that the pedal and the programs are sent again when it returns
+      this.#sentPrograms.clear();
+    }
     this.dispatchEvent(new Event("ports"));
   }
 }

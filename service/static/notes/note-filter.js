@@ -17,6 +17,12 @@ export class NoteFilter extends EventTarget {
     return this.confidence === 0 && this.seconds === 0 && chosen === 0 && !this.hand;
   }
 
+  /** A filter for takes that are not shown: instruments and hands are those of the shown take. */
+  get ofOtherTakes() {
+    const { confidence, seconds } = this;
+    return Object.assign(new NoteFilter(), { confidence, seconds });
+  }
+
   isMuted(instrument) {
     return this.#muted.has(instrument);
   }

@@ -1,4 +1,4 @@
-/** Opens takes from files: JSON saved by the page, including its edits, or any MIDI file. */
+/** Opens takes from files: JSON of the service, JSON saved by the page, including its edits, or any MIDI file. */
 
 import { hasHands, instrumentOf, instrumentOfProgram, isInstrument, labelOf } from "./instruments.js";
 import { FRAME_S, Take } from "./take.js";
@@ -58,7 +58,8 @@ function takeOfJson(data, name) {
   take.pedal = (data.pedal ?? []).map(spanOf);
   take.title = String(data.title ?? "");
   take.beats = (data.beats ?? []).map(beatOf);
-  for (const [name, program] of Object.entries(data.programs ?? {})) take.programs[name] = number(program, 0, 127);
+  const programs = data.programs ?? data.instruments ?? {}; // the service's name is `instruments`
+  for (const [name, program] of Object.entries(programs)) take.programs[name] = number(program, 0, 127);
   if (data.transcribed) {
     const { notes, beats, semitones = 0 } = data.transcribed;
     take.restoreEdits(notes.map(noteOf), beats?.map(beatOf) ?? take.beats, number(semitones, -127, 127));
@@ -97,8 +98,12 @@ export function takeOfMidi(buffer, name) {
       notes.push({ pitch, velocity, confidence: 1, instrument, onset: secondsOf(on), offset: secondsOf(off) });
     }
   }
-  for (const { on, off } of sounding.flatMap(({ pedal }) => pedal)) {
-    take.pedal.push({ onset: secondsOf(on), offset: secondsOf(off) });
+  // Several tracks may have the same presses.
+  for (const { on, off } of sounding.flatMap(({ pedal }) => pedal).sort((a, b) => a.on - b.on)) {
+    const [onset, offset] = [secondsOf(on), secondsOf(off)];
+    const last = take.pedal.at(-1);
+    if (last && onset < last.offset) last.offset = Math.max(last.offset, offset);
+    else take.pedal.push({ onset, offset });
   }
   const last = Math.max(0, ...sounding.map((track) => track.end));
   if (isInTime(tempos, sounding, division)) take.beats = beatsOf(bars, division, last, secondsOf);

@@ -1,5 +1,6 @@
 /** Saves takes as MIDI, JSON and WAV files. Notes that the filter hides are omitted. */
 
+import { store } from "../state/store.js";
 import { midiFile, toBase64 } from "./midi.js";
 import { FRAME_S } from "./take.js";
 
@@ -47,7 +48,8 @@ export function dragOut(element, takeOf, filter) {
   element.draggable = true;
   element.addEventListener("dragstart", ({ dataTransfer }) => {
     const take = takeOf();
-    const data = `data:audio/midi;base64,${toBase64(bytesOf(take, filter))}`;
+    const own = take === store.get("take") ? filter : filter.ofOtherTakes;
+    const data = `data:audio/midi;base64,${toBase64(bytesOf(take, own))}`;
     dataTransfer.setData("DownloadURL", `audio/midi:${stemOf(take)}.mid:${data}`);
     dataTransfer.effectAllowed = "copy";
   });

@@ -152,12 +152,11 @@ export class Take extends EventTarget {
   }
 
   /** Add the pitch bend of a sounding note: `cents` above its pitch in consecutive frames. */
-  bend(key, { frame, time_s, cents }) {
+  bend(key, { time_s, cents }) {
     const note = this.open.get(key);
     if (!note) return;
-    const step = frame ? time_s / frame : FRAME_S;
     note.bends ??= []; // [seconds, cents]
-    for (const [i, value] of cents.entries()) note.bends.push([time_s + i * step, value]);
+    for (const [i, value] of cents.entries()) note.bends.push([time_s + i * FRAME_S, value]);
     this.#changed();
   }
 

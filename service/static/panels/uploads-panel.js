@@ -37,25 +37,32 @@ export class UploadsPanel extends EventTarget {
 
   add(files) {
     const all = [...files];
-    const opened = all.filter(isTakeFile);
-    for (const file of opened) {
+    const opened = all.filter(isTakeFile).map((file) => {
       // A recording with the same name becomes the audio of an opened file.
       const sound = all.find((other) => stem(other.name) === stem(file.name) && !isTakeFile(other));
       if (sound) all.splice(all.indexOf(sound), 1);
-      this.#openTake(file, sound);
-    }
+      return { file, sound };
+    });
+    this.#open(opened);
     this.#transcribe(all.filter((file) => !isTakeFile(file)));
   }
 
-  async #openTake(file, sound) {
-    try {
-      const take = await openTake(file);
-      if (sound) take.recording = new FileRecording(sound);
-      this.#takes.add(take);
-      this.dispatchEvent(new CustomEvent("open", { detail: take }));
-    } catch (error) {
-      this.#showStatus(error.message, true);
+  /** Open the files and choose the last of them. Then show errors, because this changes the status. */
+  async #open(files) {
+    const errors = [];
+    let last = null;
+    for (const { file, sound } of files) {
+      try {
+        const take = await openTake(file);
+        if (sound) take.recording = new FileRecording(sound);
+        this.#takes.add(take);
+        last = take;
+      } catch ({ message }) {
+        errors.push(message);
+      }
     }
+    if (last) this.dispatchEvent(new CustomEvent("open", { detail: last }));
+    if (errors.length) this.#showStatus(errors.join(" "), true);
   }
 
   #transcribe(files) {

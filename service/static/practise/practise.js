@@ -32,8 +32,10 @@ export function practiseBar({ editor, filter }) {
     store.set({ naming: $("naming").value });
   });
   const transpose = (by) => {
-    const take = store.get("take");
-    editor.run({ ...move(take.notes, 0, by), label: "Transpose", semitones: by }, { quiet: true });
+    const command = move(store.get("take").notes, 0, by);
+    const isInRange = command.pairs.some(([before, after]) => before.pitch !== after.pitch);
+    if (!isInRange) return;
+    editor.run({ ...command, label: "Transpose", semitones: by }, { quiet: true });
     store.set({ selection: new Set() });
   };
   $("lower").addEventListener("click", () => transpose(-1));

@@ -26,6 +26,7 @@ export class Stage {
   #counts;
   #name = () => ($("take-name").textContent = this.take.name);
   #frame = 0; // animation frame of the clock during playback
+  #activity = { busy: false, following: false };
   take = new Take("New take");
 
   constructor(filter) {
@@ -66,9 +67,11 @@ export class Stage {
   }
 
   /** Enable the controls that apply. For a growing take, these are only those of the view. */
-  enable({ busy, following }) {
+  enable(activity = this.#activity) {
+    this.#activity = activity;
+    const { busy, following } = activity;
     const { take } = this;
-    $("play").disabled = $("loop").disabled = busy || !take.notes.length;
+    $("play").disabled = $("loop").disabled = busy || !(take.notes.length || take.recording);
     $("seek").disabled = (busy && !following) || !take.duration;
     $("edit").disabled = $("practise").disabled = busy || take.live || !$("empty").hidden;
     const saved = !busy && !take.live && (take.midi || take.notes.length || take.edited);
@@ -98,6 +101,7 @@ export class Stage {
     const count = this.#filter.notesOf(this.take).length;
     const text = countText(all, "note");
     $("note-count").textContent = count === all ? text : `${count} of ${text}`;
+    this.enable(); // the first note can be played and saved
   }
 
   #showPlaying(playing) {
@@ -120,7 +124,8 @@ export class Stage {
     else this.player.play({ countsIn: true });
   }
 
-  async #seek(seconds) {
+  /** Move the position. For a live take, scroll the roll. */
+  async seek(seconds) {
     if (this.take.live) {
       this.roll.scroll(seconds - this.roll.view.span / 2);
       return;
@@ -135,7 +140,7 @@ export class Stage {
     const zoom = (factor) => this.take.duration && !$("roll-frame").hidden && roll.zoom(factor);
     const step = (seconds) => {
       const { start, span } = roll.view;
-      this.#seek((this.take.live ? start + span / 2 : player.position) + seconds);
+      this.seek((this.take.live ? start + span / 2 : player.position) + seconds);
     };
     const keys = {
       " ": () => this.#toggle(),
@@ -143,8 +148,8 @@ export class Stage {
       ArrowRight: () => step(SEEK_STEP_S),
       ArrowUp: () => roll.scrollPitches(roll.view.low + 1),
       ArrowDown: () => roll.scrollPitches(roll.view.low - 1),
-      Home: () => this.#seek(0),
-      End: () => this.#seek(this.take.duration),
+      Home: () => this.seek(0),
+      End: () => this.seek(this.take.duration),
       "+": () => zoom(1 / ZOOM_STEP),
       "=": () => zoom(1 / ZOOM_STEP),
       "-": () => zoom(ZOOM_STEP),
@@ -172,8 +177,8 @@ export class Stage {
     press("save-midi", () => this.#save("mid", midiOf(this.take, this.#filter)));
     press("save-json", () => this.#save("json", jsonOf(this.take, this.#filter)));
     press("save-wav", () => this.#save("wav", this.take.recording.wav(this.take.duration)));
-    $("seek").addEventListener("input", () => this.#seek(Number($("seek").value)));
-    roll.addEventListener("seek", ({ detail }) => !this.take.live && this.#seek(detail));
+    $("seek").addEventListener("input", () => this.seek(Number($("seek").value)));
+    roll.addEventListener("seek", ({ detail }) => !this.take.live && this.seek(detail));
     roll.addEventListener("passage", ({ detail }) => this.#loop(detail));
     roll.addEventListener("follow", () => {
       $("to-now").hidden = roll.following || !this.take.live;

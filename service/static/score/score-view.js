@@ -19,6 +19,7 @@ const TENTHS_MM_A_PIXEL = 2.2;
 const MIN_WIDTH = 900; // minimum width in tenths of a mm, without zoom
 const [MIN_ZOOMED, MAX_ZOOMED] = [700, 6000]; // widths: dense bars overlap below, notes are tiny above
 const ZOOM_STEP = 1.25;
+const NAMES = { musicxml: "MusicXML", pdf: "PDF" };
 
 export class ScoreView {
   #stage;
@@ -121,6 +122,7 @@ export class ScoreView {
     const isBusy = state === this.#rejected.state && performance.now() < this.#rejected.until;
     const mustRequest = state !== this.#requestedState && !this.#request && !this.#cancelled && !isBusy;
     const notes = mustRequest ? this.#notes() : [];
+    const isComplete = this.#filter.neutral;
     if (notes.length) {
       this.#request = new AbortController();
       try {
@@ -133,7 +135,7 @@ export class ScoreView {
           form: "svg",
           width,
         });
-        if (take === this.#stage.take) this.#show(score, state);
+        if (take === this.#stage.take) this.#show(score, state, isComplete);
       } catch (error) {
         if (error.name !== "AbortError" && !take.live) this.#showText(error.message);
         if (error.final) this.#requestedState = state;
@@ -154,7 +156,8 @@ export class ScoreView {
     this.#showText(take.notes.length ? "Writing the score…" : "The score appears as notes are detected.");
   }
 
-  #show(score, state) {
+  /** `isComplete`: the score has all notes, so its beats are those of the take. */
+  #show(score, state, isComplete) {
     this.#score = score;
     this.#requestedState = state;
     this.#bar = this.#now = -1;
@@ -164,7 +167,7 @@ export class ScoreView {
     const drawing = score.svg.replace(/<style[^]*?<\/style>/g, "");
     const { documentElement } = new DOMParser().parseFromString(drawing, "image/svg+xml");
     this.#page.replaceChildren(documentElement);
-    if (!this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
+    if (isComplete && !this.#take.live && !this.#take.keptBeats) this.#take.beats = score.beats;
     this.#take.chords = { revision: this.#take.revision, names: score.chords ?? [] };
     this.#stage.roll.redraw();
     this.#showText(score.steady ? aboutText(score) : "No steady beat: the notes are spaced by time.");
@@ -223,6 +226,9 @@ export class ScoreView {
 
   async #save(form) {
     const take = this.#stage.take;
+    const writing = `Writing the ${NAMES[form]}…`;
+    this.#showStatus(writing);
+    $(`save-${form}`).disabled = true;
     try {
       const blob = await this.#fetch(new AbortController(), {
         notes: this.#notes(),
@@ -236,6 +242,9 @@ export class ScoreView {
         this.#showStatus(`The PDF's font lacks these characters of the title: ${this.#score.undrawable}`, true);
     } catch (error) {
       if (error.name !== "AbortError") this.#showStatus(error.message, true);
+    } finally {
+      if ($("status").textContent === writing) this.#showStatus("Ready");
+      this.#stage.enable();
     }
   }
 
@@ -274,8 +283,7 @@ export class ScoreView {
     const measures = [...this.#page.querySelectorAll("g.measure")];
     const bar = measures.findIndex((measure) => inside(measure.getBoundingClientRect()));
     if (bar < 0) return;
-    this.#stage.player.seek(this.#score.bars_s[bar] ?? 0);
-    this.#stage.showPosition();
+    this.#stage.seek(this.#score.bars_s[bar] ?? 0);
   }
 }
 

@@ -1,5 +1,6 @@
 """Tests of editing a take by mouse, touch and keyboard."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,26 @@ def test_note_list_is_edited_by_keyboard(tab: Tab, recording: Path) -> None:
     assert notes(tab) == before
     page.keyboard.press("Backspace")
     assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
+
+
+def test_take_gets_its_first_note_or_has_only_sound(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
+    page = tab.page
+    take = tmp_path / f"{recording.stem}.json"
+    take.write_text(json.dumps({"notes": [], "duration_s": 3}))
+    page.set_input_files("#file", take)
+    tab.press("Edit")
+    play = page.get_by_role("button", name="Play", exact=True)
+    expect(play).to_be_disabled()
+    tab.press("Add")
+    expect(play).to_be_enabled()
+    expect(page.locator("#save-midi")).to_be_enabled()
+    tab.press("Undo")
+    expect(play).to_be_disabled()
+    page.set_input_files("#file", [take, recording])
+    play.click()
+    expect(page.locator("#position")).not_to_have_text("0:00.0")
 
 
 COMMANDS = """async ([seed, count]) => {

@@ -80,6 +80,19 @@ def test_microphone_gives_notes_and_files(tab: Tab, server: RunningServer, tmp_p
     assert pitches_of(midi) == [note["pitch"] for note in notes]
 
 
+def test_purpose_of_sound_is_set_where_browsers_support_it(tab: Tab) -> None:
+    """An iPhone whose silent switch is on plays only sound whose purpose is playback."""
+    tab.run("() => { navigator.audioSession = { type: 'auto' }; }")
+    purpose = "() => navigator.audioSession.type"
+    tab.listen()
+    assert tab.run(purpose) == "play-and-record"
+    tab.wait_for_notes(1)
+    tab.stop()
+    assert tab.run(purpose) == "auto"
+    tab.press("Play")
+    assert tab.run(purpose) == "playback"
+
+
 def test_midi_out_switches_to_the_fast_mode(tab: Tab) -> None:
     page = tab.page
     started = tab.starts

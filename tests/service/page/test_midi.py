@@ -191,3 +191,15 @@ def test_pedal_that_is_down_at_the_end_of_a_midi_file_is_kept(bench: Tab) -> Non
     track.append(mido.Message("control_change", control=64, value=127))
     add_note(track, 60)
     assert opened(bench, file)["pedal"] == [{"onset": 0, "offset": 0.5}]
+
+
+def test_pedal_of_several_tracks_is_merged(bench: Tab) -> None:
+    file = mido.MidiFile()
+    for times in ((0, 480, 960, 480), (240, 480, 0, 240)):  # ticks between changes of the pedal
+        track = file.add_track()
+        for value, time in zip((127, 0, 127, 0), times, strict=True):
+            track.append(mido.Message("control_change", control=64, value=value, time=time))
+        add_note(track, 60)
+    pedal = opened(bench, file)["pedal"]
+    presses = [(0, 0.75), (0.75, 1.0), (1.5, 2.0)]
+    assert [(press["onset"], press["offset"]) for press in pedal] == presses

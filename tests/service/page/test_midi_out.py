@@ -1,6 +1,10 @@
 """Tests of MIDI out: channels, programs, the pedal, scheduled notes and reconnected ports."""
 
+import json
+from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import expect
 
 from tests.service.page.browser import Tab
 
@@ -91,3 +95,34 @@ def test_scheduled_notes_end_and_can_be_cancelled(bench: Tab) -> None:
     assert 9000 <= later[1] < later_end[1] < later[1] + 2
     assert {at for _, at in controls} == {0}
     assert last[0][:2] == [0x90, 64]
+
+
+def test_programs_follow_the_take_and_shared_channels(bench: Tab) -> None:
+    messages = sent(
+        bench,
+        """
+          const note = { pitch: 60, velocity: 90 };
+          const play = (instrument) => out.noteOn(instrument, { ...note, instrument });
+          out.programs = { a: 56, p14: 1, p15: 2 };
+          for (let part = 0; part < 16; part += 1) play(`p${part}`);  // the last uses channel 0
+          play('p0');
+          out.reset();
+          for (const instrument of ['a', 'a', 'p15', null]) play(instrument);
+        """,
+    )
+    *_, first, second, third, fourth, fifth, sixth = found = [message for message, _ in messages]
+    assert [program for kind, program, *_ in found if kind == 0xC0] == [0, 2, 0, 56]
+    assert [first, second, third] == [[0xC0, 56], [0x90, 60, 90], [0x90, 60, 90]]
+    assert [fourth, fifth, sixth] == [[0xC1, 2], [0x91, 60, 90], [0x92, 60, 90]]
+
+
+def test_another_take_starts_with_the_first_channel(tab: Tab, tmp_path: Path) -> None:
+    tab.connect_synthesiser()
+    for name, program in (("piano", 0), ("violin", 40)):
+        note = {"pitch": 60, "onset_s": 0, "offset_s": 0.1, "instrument": name}
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"notes": [note], "programs": {name: program}}))
+        tab.page.set_input_files("#file", path)
+        expect(tab.page.locator("#take-name")).to_have_text(name)
+        tab.press("Play")
+        tab.page.wait_for_function(f"() => sent.some((m) => `${{m}}` === '192,{program}')")

@@ -90,6 +90,18 @@ def test_practice_changes_speed_pitch_and_hand(tab: Tab, tune: Path) -> None:
     assert passage["end"] in bars
 
 
+def test_transposition_out_of_range_is_not_counted(tab: Tab, tmp_path: Path) -> None:
+    take = tmp_path / "high.json"
+    take.write_text('{"notes": [{"pitch": 127, "onset_s": 0, "offset_s": 1}]}')
+    tab.page.set_input_files("#file", take)
+    tab.press("Practise")
+    transposed = tab.page.locator("#transposed")
+    for step, total in (("higher", "0"), ("lower", "-1")):
+        tab.press(f"A semitone {step}")
+        expect(transposed).to_have_text(total)
+    assert tab.run(PITCHES) == [126]
+
+
 EDITED_DURING_THE_COUNT_IN = """async () => {
   const { player, take } = (await import('./app.js')).stage;
   const { store } = await import('./state/store.js');

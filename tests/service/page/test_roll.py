@@ -50,6 +50,18 @@ def test_controls_have_names_and_the_page_fits_the_screen(tab: Tab, recording: P
         check_fit(tab, width, height)
 
 
+def test_downloads_are_not_cut_off_on_a_phone(tab: Tab, recording: Path) -> None:
+    page = tab.page
+    tab.upload(recording)
+    page.set_viewport_size({"width": 360, "height": 640})
+    for bar in ("Edit", "Practise"):
+        tab.press(bar)
+        stage, save = tab.box(".stage"), tab.box(".save")
+        assert save["y"] + save["height"] <= stage["y"] + stage["height"]
+        assert tab.box("#roll")["height"] >= 200
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def check_fit(tab: Tab, width: int, height: int) -> None:
     page = tab.page
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -19,8 +19,8 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     page = tab.page
     tab.press("Rename: tune")
     page.keyboard.press("Escape")
-    beats = "async () => (await import('./app.js')).stage.take.beats.length"
-    assert page.evaluate(beats) > 10
+    beats = "async () => (await import('./app.js')).stage.take.beats"
+    assert len(page.evaluate(beats)) > 10
     tab.run("""() => {
       window.drawn = [];
       const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -63,9 +63,13 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
     with page.expect_response("**/score*"):
         page.set_viewport_size({"width": 390, "height": 500})
     tab.press("Practise")
+    before = page.evaluate(beats)
     with page.expect_response("**/score*") as response:
         page.locator("#hand").select_option("Left hand")
     assert len((response.value.request.post_data_json or {})["notes"]) == 4
+    drawn_notes = "document.querySelectorAll('#score-page g.note').length"
+    page.wait_for_function(f"() => {drawn_notes} > 0 && {drawn_notes} < 16")
+    assert page.evaluate(beats) == before  # they are those of all notes
     with page.expect_response("**/score*"):
         page.locator("#hand").select_option("Both hands")
     # The score scrolls to the current bar, unless Follow is off.
@@ -81,8 +85,14 @@ def test_score_is_shown_followed_and_saved(tab: Tab, tune: Path, tmp_path: Path)
         tab.slide("#seek", seconds)
         expect(measure).to_have_class(re.compile("now"))
         page.wait_for_function(f"{scrolled} {place}")
-    # A click on a bar moves the position there.
+    # A click on a bar moves the position there, also in the roll.
+    tab.run("""async () => {
+      const { roll } = (await import('./app.js')).stage;
+      const setCursor = roll.setCursor.bind(roll);
+      roll.setCursor = (seconds) => setCursor((window.cursor = seconds));
+    }""")
     page.locator("#score-page g.measure").last.click(force=True)
+    page.wait_for_function("() => window.cursor > 1")
     expect(page.locator("#score-page g.measure.now")).to_have_count(1)
     expect(page.locator("#position")).not_to_have_text("0:00.0")
     page.get_by_role("tab", name="Roll").click()
@@ -184,6 +194,25 @@ def test_opened_midi_file_has_a_score(tab: Tab, tmp_path: Path) -> None:
     expect(page.locator("#score-page")).to_contain_text("Violin II")
     assert all("503" in error for error in tab.console_errors)
     tab.console_errors.clear()
+
+
+def test_status_line_shows_that_a_file_is_written(tab: Tab, tmp_path: Path) -> None:
+    page = tab.page
+    take = tmp_path / "note.json"
+    take.write_text('{"notes": [{"pitch": 60, "onset_s": 0, "offset_s": 1}]}')
+    page.set_input_files("#file", take)
+    tab.run("""() => {
+      const gate = new Promise((open) => { window.openGate = open; });
+      const send = window.fetch;
+      window.fetch = (...request) => gate.then(() => send(...request));
+    }""")
+    tab.press("Download PDF")
+    expect(page.locator("#status")).to_have_text("Writing the PDF…")
+    expect(page.locator("#save-pdf")).to_be_disabled()
+    with page.expect_download():
+        tab.run("() => openGate()")
+    expect(page.locator("#status")).to_have_text("Ready")
+    expect(page.locator("#save-pdf")).to_be_enabled()
 
 
 def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:

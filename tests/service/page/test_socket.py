@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.service.page.browser import Tab
 
 # A fake WebSocket: `say` sends a message of the server, and `fail` disconnects.
@@ -233,3 +235,21 @@ def test_audio_that_was_not_transcribed_is_reported(bench: Tab) -> None:
         text for kind, text in result["events"] if kind == "notice" and "not transcribed" in text
     ]
     assert notice == "70 s were not transcribed. “Again”, in the list of takes, transcribes them."
+
+
+BENDS_OF_TWO_PERFORMANCES = """async () => {
+  const { Take } = await import('./notes/take.js');
+  const frame = 43;
+  return [0, 300].map((start) => {
+    const take = new Take('');
+    const time_s = start + frame * 128 / 11025;
+    take.receive({ type: 'note_on', note_id: 0, pitch: 60, velocity: 80, confidence: 1, time_s });
+    take.receive({ type: 'note_bend', note_id: 0, frame, time_s, cents: [10, 20, 30] });
+    return take.notes[0].bends.at(-1)[0] - time_s;
+  });
+}"""
+
+
+def test_bends_after_a_restart_have_the_same_duration(bench: Tab) -> None:
+    """The times of a second performance count from the start of the take, but its frames do not."""
+    assert bench.run(BENDS_OF_TWO_PERFORMANCES) == pytest.approx([2 * 128 / 11025] * 2)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Dialog, expect
+from playwright.sync_api import Dialog, Locator, expect
 
 from tests.service.page.browser import IDLE, Tab, notes_of, pitches_of
 from tests.service.page.conftest import PITCHES
@@ -71,19 +71,9 @@ def test_saved_take_is_deleted_without_a_question(
     first, second = page.locator("#takes li").all()
     second.locator(".take-choose").click()
 
-    dragged: str = tab.run("""() => {
-      const row = document.querySelector('#takes li.chosen[draggable=true]');
-      const dataTransfer = new DataTransfer();
-      row.dispatchEvent(new DragEvent('dragstart', { dataTransfer }));
-      Object.defineProperty(dataTransfer, 'dropEffect', { value: 'copy' });
-      row.dispatchEvent(new DragEvent('dragend', { dataTransfer }));
-      return dataTransfer.getData('DownloadURL');
-    }""")
-    head, _, data = dragged.partition("base64,")
-    assert head == f"audio/midi:{recording.stem}.mid:data:audio/midi;"
-    path = tmp_path / "dragged.mid"
-    path.write_bytes(base64.b64decode(data))
-    assert pitches_of(path) == PITCHES
+    name, pitches = drag_out(second, tmp_path)
+    assert name == f"audio/midi:{recording.stem}.mid:data:audio/midi;"
+    assert pitches == PITCHES
 
     second.locator(".delete").click()
     expect(page.locator("#takes li")).to_have_count(1)
@@ -93,6 +83,34 @@ def test_saved_take_is_deleted_without_a_question(
     expect(page.locator("#empty")).to_be_visible()
     page.wait_for_selector(IDLE)
     page.reload()
+
+
+def drag_out(row: Locator, folder: Path) -> tuple[str, list[int]]:
+    """Drag a take out of the page. Return the name and the pitches of its MIDI file."""
+    dragged: str = row.evaluate("""(row) => {
+      const dataTransfer = new DataTransfer();
+      row.dispatchEvent(new DragEvent('dragstart', { dataTransfer }));
+      Object.defineProperty(dataTransfer, 'dropEffect', { value: 'copy' });
+      row.dispatchEvent(new DragEvent('dragend', { dataTransfer }));
+      return dataTransfer.getData('DownloadURL');
+    }""")
+    name, _, data = dragged.partition("base64,")
+    path = folder / "dragged.mid"
+    path.write_bytes(base64.b64decode(data))
+    return name, pitches_of(path)
+
+
+def test_mute_does_not_apply_to_another_take_that_is_dragged(tab: Tab, tmp_path: Path) -> None:
+    parts = (("piano", 60), ("violin", 67))
+    notes = [{"pitch": p, "onset_s": 0, "offset_s": 1, "instrument": name} for name, p in parts]
+    files = [tmp_path / name for name in ("first.json", "second.json")]
+    for file in files:
+        file.write_text(json.dumps({"notes": notes}))
+    tab.page.set_input_files("#file", files)
+    tab.press("Mute piano")
+    shown, other = tab.page.locator("#takes li").all()
+    assert drag_out(shown, tmp_path)[1] == [67]
+    assert drag_out(other, tmp_path)[1] == [60, 67]
 
 
 def test_takes_survive_a_reload(tab: Tab, recording: Path) -> None:
@@ -159,7 +177,8 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     assert tab.run(onsets) == pytest.approx(expected, abs=2e-3)
     text_file = tmp_path / "letter.mid"
     text_file.write_text("Dear musician")
-    page.set_input_files("#file", [text_file])
+    page.set_input_files("#file", [text_file, json_file])
+    expect(page.locator("#takes li")).to_have_count(4)
     expect(page.locator("#status")).to_contain_text("letter.mid is not a take")
 
 
@@ -196,3 +215,15 @@ def test_two_tabs_and_a_full_disk_lose_no_take(tab: Tab, tmp_path: Path) -> None
     assert sorted(names.all_inner_texts()) == ["Scale", "Scale (2)"]
     assert other.console_errors == []
     other.page.close()
+
+
+PROGRAMS_OF_JSON = """async (data) => {
+  const { openTake } = await import('./notes/opening.js');
+  return (await openTake(new File([JSON.stringify(data)], 'a.json'))).programs;
+}"""
+
+
+def test_json_of_the_service_has_programs(bench: Tab) -> None:
+    notes = [{"pitch": 60, "onset_s": 0, "offset_s": 1, "instrument": "violin"}]
+    data = {"notes": notes, "instruments": {"violin": 40}}
+    assert bench.run(PROGRAMS_OF_JSON, data) == {"violin": 40}

@@ -5,6 +5,11 @@ interface Event {
   detail?: any;
 }
 
+interface Navigator {
+  /** Only in Safari. */
+  readonly audioSession?: { type: string };
+}
+
 /** The scope of an audio worklet. */
 declare const sampleRate: number;
 declare class AudioWorkletProcessor {

@@ -41,6 +41,7 @@ _STAYS = 2.0  # gain of the metre of the preceding bars
 _NEVER = -1e6
 METRES = (2, 3, 4, 5, 7)  # beats per bar that can be detected
 _MIN_BEATS = 4
+_MAX_RESTS = 64  # maximum number of beats from the user's downbeat to the first detected beat
 # Maximum share of beats much longer than usual, if they have more chords by this ratio. In a
 # ritardando, long beats do not have more chords.
 _STRAYS, _FULLER = 0.05, 1.2
@@ -104,8 +105,21 @@ def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
     beats = beat_tracker.beats_of_path(chords, path, stated or path[0].subdivision)
     first = None
     if hints.first_downbeat_s is not None:
+        beats = _from(beats, hints.first_downbeat_s)
         first = int(np.abs(beats.time_s - hints.first_downbeat_s).argmin())
     return assign_bars(notes, beats, hints, first, keep=hints.bpm is not None)
+
+
+def _from(beats: Beats, start_s: float) -> Beats:
+    """Return the beats, continued backwards to the beat nearest to ``start_s``, because music may
+    start with rests. If ``start_s`` is more than _MAX_RESTS beats early, they stay unchanged."""
+    period_s = beats.time_s[1] - beats.time_s[0]
+    count = round((beats.time_s[0] - start_s) / period_s)
+    if not 0 < count <= _MAX_RESTS:
+        return beats
+    rests_s = beats.time_s[0] - period_s * np.arange(count, 0, -1)
+    time_s = np.concatenate([rests_s, beats.time_s])
+    return replace(beats, time_s=time_s, bar=np.zeros(len(time_s), np.int64))
 
 
 def _path(chords: Chords, hints: BeatHints, usual_s: float | None = None) -> list[BeatState]:

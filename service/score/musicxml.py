@@ -271,7 +271,8 @@ def _rest(fills_bar: bool) -> Element:
 
 def _pitch(name: Name) -> Element:
     alter = element("alter", name.alter) if name.alter else None
-    return element("pitch", element("step", name.step), alter, element("octave", name.octave))
+    octave = min(9, max(0, name.octave))  # MusicXML has no others
+    return element("pitch", element("step", name.step), alter, element("octave", octave))
 
 
 def _time_modification(group: Tuplet) -> Element:

@@ -14,7 +14,8 @@ GRIDS = {  # by subdivision: number of parts of a beat, and the cost in nats of 
     2: {2: 0.0, 4: 1.0, 3: 1.0, 6: 4.0, 8: 4.0},
     3: {3: 0.0, 6: 1.5, 2: 3.0, 12: 5.0},
 }
-# The finest grids are used only if at least this share of the beats needs them.
+# The finest grids are used only if at least this share of the beats needs them, or if coarser grids
+# would merge chords of the beat.
 _FINEST, _MIN_SHARE = (8, 12), 0.25
 _SIGMA_S, _MAX_ERROR = 0.03, 3.0  # standard deviation of onsets; maximum error, in sigmas
 _SWITCH = 0.5  # cost of a change between numbers of parts with and without the factor three
@@ -64,7 +65,12 @@ def quantise_notes(
     parts = _most_likely(places, sigma.tolist(), grids) if steady else np.full(len(numbers), 8)
     if steady and np.isin(parts, _FINEST).mean() < _MIN_SHARE:
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
-        parts = _most_likely(places, sigma.tolist(), grids)
+        coarse = _most_likely(places, sigma.tolist(), grids)
+        merges = [
+            len({max(0, round(place * n)) for place in in_beat}) < len(in_beat)
+            for in_beat, n in zip(places, coarse.tolist(), strict=True)
+        ]
+        parts = np.where(merges, parts, coarse)  # a run of fast notes stays a run
     placed: dict[int, Fraction] = {}
     for (beat, members), in_beat, n in zip(chords.items(), places, parts.tolist(), strict=True):
         for chord, place in zip(members, in_beat, strict=True):

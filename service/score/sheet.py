@@ -97,9 +97,13 @@ class Sheet:
         barlines = range(len(bars)) if steady else silent_barlines(parts, bars)
         notes = [note for part in parts.values() for note in part.notes]
         keys = key_sections(notes if steady else (), bars, key)
-        self._grid = Grid(beats, bars, keys, key.minor, steady, barlines)
         self._parts = parts
-        self._writers = [PartWriter(part, self._grid) for part in parts.values()]
+        while True:
+            self._grid = Grid(beats, bars, keys, key.minor, steady, barlines)
+            self._writers = [PartWriter(part, self._grid) for part in parts.values()]
+            if len(bars) == 1 or not all(w.is_empty(len(bars) - 1) for w in self._writers):
+                break
+            bars = bars[:-1]  # the written end of a long note may be earlier than that of its sound
         for part, writer in zip(parts.values(), self._writers, strict=True):
             if part.instrument not in TRANSPOSITIONS:
                 writer.add_chords(chords)

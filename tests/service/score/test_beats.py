@@ -304,6 +304,18 @@ def test_pause_has_complete_bars_at_the_same_tempo(pause_s: float) -> None:
         assert beats.bar[np.abs(beats.time_s - start_s).argmin()] == 0
 
 
+def test_first_downbeat_may_be_in_rests_before_the_notes() -> None:
+    rng = np.random.default_rng(0)
+    beats_s = 2 + np.cumsum(0.75 * np.exp(np.cumsum(rng.normal(0, 0.012, 49))))
+    notes = tune(beats_s[4:], 4)
+    downbeat_s = float(beats_s[0])
+    notes = notes[notes[:, 0] > beats_s[6] - 0.1]  # bar 2 starts with two beats of rest
+    beats = find_beats(notes, BeatHints(first_downbeat_s=downbeat_s))
+    assert beats is not None
+    downs_s = beats.time_s[beats.bar == 0]
+    assert hit_rate(beats_s[8:-4:4], downs_s[downs_s > beats_s[7]]) > 0.8
+
+
 def test_first_downbeat_after_a_pause_is_respected() -> None:
     section = tune(SECTION_S, 4)
     notes = np.concatenate([section, section + [100, 100, 0, 0]])

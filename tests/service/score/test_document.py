@@ -107,6 +107,20 @@ def test_short_end_after_a_barline_adds_no_bar() -> None:
     assert len(score.bars_s) == 2
 
 
+def test_long_last_chord_adds_no_empty_bar() -> None:
+    rows = [(0.5 + 0.6 * n, 1.04 + 0.6 * n, (60, 64, 67, 72)[n % 4], 80) for n in range(32)]
+    rows += [(19.7, 19.7 + 0.6 * 4.2, pitch, 80) for pitch in (48, 60, 64)]
+    score = ElementTree.fromstring(ScoreDocument(as_notes(np.array(rows))).musicxml)
+    measures = score.findall("part/measure")
+    assert all(measure.find("note/pitch") is not None for measure in measures)
+
+
+def test_octaves_are_valid() -> None:
+    extremes = as_notes(np.array([(1.0, 2.0, 5, 80), (2.0, 3.0, 127, 80)]), "saxophone")
+    score = ElementTree.fromstring(ScoreDocument(extremes).musicxml)
+    assert {octave.text for octave in score.iter("octave")} <= set("0123456789")
+
+
 def test_barlines_of_long_bars_in_free_rhythm_are_in_silences() -> None:
     bars = [(Fraction(start), 12) for start in (0, 12, 24)]
     for onsets, expected in (((0, 8), set()), ((11, 20), set()), ((5, 14), {0})):

@@ -32,11 +32,12 @@ def test_grace_note_has_the_onset_of_its_main_note() -> None:
     assert grace.onset == main.onset == 1
 
 
-def test_thirty_seconds_require_several_beats() -> None:
-    run = [float(n) for n in range(8)] + [8 + n / 8 for n in range(8)]
-    assert max(note.onset.denominator for note in quantise(run, [0.1] * 16)) <= 6
-    runs = [n / 8 for n in range(64)]
-    assert [note.onset for note in quantise(runs, [0.1] * 64)] == runs
+def test_thirty_seconds_are_written_for_runs() -> None:
+    beats = [float(n) for n in range(8)]
+    run = beats + [8 + n / 8 for n in range(8)]
+    assert [note.onset for note in quantise(run, [0.1] * 16)] == run
+    pair = [*beats, 8.0, 8.13]
+    assert max(note.onset.denominator for note in quantise(pair, [0.1] * 10)) <= 6
 
 
 def test_onset_jitter_is_removed() -> None:

@@ -20,6 +20,7 @@ STRUM_S = 0.06  # onsets within this time are one chord, which may be strummed
 MIN_CHORDS, MIN_S, MAX_S = 16, 6.0, 3600.0
 _BIN_S = 0.005
 _RATES_HZ = (1.0, 12.0)  # range of the rate of the shortest regular notes
+_AS_STRONG = 0.85  # share of the strongest line that makes a slower line the line of the notes
 # Minimum length of the mean phase vector, and minimum of its square times the number of chords.
 _MIN_LINE, _MIN_POWER = 0.4, 12.0
 # Length of the windows in which the phase is measured, and maximum RMS deviation of the phases.
@@ -111,7 +112,11 @@ def _strongest_line(time_s: F64) -> tuple[float, float]:
     size = 4 << int(place[-1]).bit_length()
     spectrum = np.abs(np.fft.rfft(np.bincount(place, minlength=size)))
     low, high = (round(rate * size * _BIN_S) for rate in _RATES_HZ)
-    peak_hz = (low + int(spectrum[low:high].argmax())) / (size * _BIN_S)
+    strongest = spectrum[low:high].max()
+    # A few faster notes may make a line at a multiple of the rate slightly stronger.
+    first = low + int(np.argmax(spectrum[low:high] >= _AS_STRONG * strongest))
+    peak = first + int(spectrum[first : first + 8].argmax())
+    peak_hz = peak / (size * _BIN_S)
     near_hz = peak_hz + np.linspace(-1, 1, 41) / (size * _BIN_S)
     lengths = [abs(_resultant(time_s, rate)) for rate in near_hz]
     best = int(np.argmax(lengths))

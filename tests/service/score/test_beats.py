@@ -188,6 +188,19 @@ def test_notes_of_a_melody_with_a_pickup_are_on_the_grid(bpm: float, seed: int) 
     assert (np.abs(place - np.round(place)) < 0.3).mean() > 0.8
 
 
+@pytest.mark.parametrize("bpm", [80, 100])
+def test_one_quintuplet_does_not_change_the_tempo(bpm: float) -> None:
+    beats_s = 0.5 + np.arange(33) * 60 / bpm
+    quintuplet_s = np.linspace(beats_s[14], beats_s[15], 6)[1:5]
+    onset_s = np.sort(np.concatenate([beats_s, quintuplet_s]))
+    onset_s += np.random.default_rng(0).normal(0, 0.008, len(onset_s))
+    pitch = 60 + np.arange(len(onset_s)) * 2 % 7
+    notes = np.stack([onset_s, onset_s + 0.1, pitch, np.full(len(onset_s), 80)], 1)
+    beats = find_steady_beats(notes, NO_BEAT_HINTS)
+    assert beats is not None
+    assert beats.bpm == pytest.approx(bpm, rel=0.01)
+
+
 @pytest.mark.parametrize("long", [0.66, 0.7])
 @pytest.mark.parametrize("missing_off_beat", [0.0, 0.3])
 def test_swung_eighths_have_beats_of_two_parts(long: float, missing_off_beat: float) -> None:

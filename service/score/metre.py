@@ -212,8 +212,11 @@ class Units:
         np.add.at(self._harmony, (unit, pitch[note] % 12), np.maximum(share, 0))
         lowest = np.full(count, np.inf)
         np.minimum.at(lowest, unit, pitch[note])
+        # 1 where the lowest note starts, and its depth in octaves below the median of these notes.
+        starts = np.unique(nearest[on][pitch[on] <= lowest[nearest[on]]])
         bass = np.zeros(count)
-        bass[nearest[on][pitch[on] <= lowest[nearest[on]]]] = 1
+        if len(starts):
+            bass[starts] = 1 + np.clip((np.median(lowest[starts]) - lowest[starts]) / 12, 0, 2)
         number = np.bincount(nearest[on], minlength=count)
         raw = np.log(longest + 0.1), np.log(number + 0.3), bass
         self._accents = np.stack([relative(values) for values in raw], 1)

@@ -36,7 +36,7 @@ _BEATS_S = (0.28, 1.6)  # range of the beat length
 _SWING = (3, 2)
 _READINGS = ((1, 2), (2, 2), (4, 2), (8, 2), (3, 3), (6, 3), _SWING)
 # Log likelihoods, chosen on scores with known bars (training/RESULTS.md).
-_TRIPLE = -2.0  # beats of three parts
+_TRIPLE = -3.0  # beats of three parts
 _THIRDS = 10.0  # line at a third of the rate, in excess of the line at half of the rate
 _SWUNG = 2.0  # swing
 # Share, above _MAX_SECOND, of second thirds in the notes off a swung beat, which should be at the

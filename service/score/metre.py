@@ -113,13 +113,11 @@ def find_beats(notes: F64, hints: BeatHints = NO_BEAT_HINTS) -> Beats | None:
 def _from(beats: Beats, start_s: float) -> Beats:
     """Return the beats, continued backwards to the beat nearest to ``start_s``, because music may
     start with rests. If ``start_s`` is more than _MAX_RESTS beats early, they stay unchanged."""
-    period_s = beats.time_s[1] - beats.time_s[0]
-    count = round((beats.time_s[0] - start_s) / period_s)
-    if not 0 < count <= _MAX_RESTS:
+    first = round(float(beats.position(np.array(start_s))))
+    if not -_MAX_RESTS <= first < 0:
         return beats
-    rests_s = beats.time_s[0] - period_s * np.arange(count, 0, -1)
-    time_s = np.concatenate([rests_s, beats.time_s])
-    return replace(beats, time_s=time_s, bar=np.zeros(len(time_s), np.int64))
+    number = np.arange(first, len(beats.time_s), dtype=float)
+    return replace(beats, time_s=beats.time(number), bar=np.zeros(len(number), np.int64))
 
 
 def _path(chords: Chords, hints: BeatHints, usual_s: float | None = None) -> list[BeatState]:

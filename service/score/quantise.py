@@ -67,14 +67,14 @@ def quantise_notes(
         grids = {n: cost for n, cost in grids.items() if n not in _FINEST}
         coarse = _most_likely(places, sigma.tolist(), grids)
         merges = [
-            len({max(0, round(place * n)) for place in in_beat}) < len(in_beat)
+            len(set(_steps(in_beat, n))) < len(in_beat)
             for in_beat, n in zip(places, coarse.tolist(), strict=True)
         ]
         parts = np.where(merges, parts, coarse)  # a run of fast notes stays a run
     placed: dict[int, Fraction] = {}
     for (beat, members), in_beat, n in zip(chords.items(), places, parts.tolist(), strict=True):
-        for chord, place in zip(members, in_beat, strict=True):
-            placed[chord] = beat + Fraction(max(0, round(place * n)), n)
+        for chord, step in zip(members, _steps(in_beat, n), strict=True):
+            placed[chord] = beat + Fraction(step, n)
     for chord in reversed(np.flatnonzero(grace).tolist()):
         placed[chord] = placed[chord + 1]
     ends = np.round(beats.position(offset_s) * _STEP).astype(int).tolist()
@@ -87,6 +87,11 @@ def quantise_notes(
         )
         for note, chord in enumerate(number.tolist())
     ]
+
+
+def _steps(places: Sequence[float], n: int) -> list[int]:
+    """Return the nearest of ``n`` steps of the beat for each position in it, but at least 0."""
+    return [max(0, round(place * n)) for place in places]
 
 
 def _graces(heads: F64, starts: I64, counts: I64, offset_s: F64, pitch: I64) -> NDArray[np.bool_]:
@@ -116,7 +121,7 @@ def _most_likely(
     coarsest = min(grids, key=lambda n: grids[n])
 
     def misfit(at: Sequence[float], deviation: float, n: int) -> float:
-        steps = [max(0, round(place * n)) for place in at]
+        steps = _steps(at, n)
         errors = ((place - step / n) / deviation for place, step in zip(at, steps, strict=True))
         total = sum(0.5 * min(abs(error), _MAX_ERROR) ** 2 for error in errors)
         total += _MERGED * (len(steps) - len(set(steps)))

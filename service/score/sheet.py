@@ -98,17 +98,20 @@ class Sheet:
         notes = [note for part in parts.values() for note in part.notes]
         keys = key_sections(notes if steady else (), bars, key)
         self._parts = parts
-        while True:
-            self._grid = Grid(beats, bars, keys, key.minor, steady, barlines)
-            self._writers = [PartWriter(part, self._grid) for part in parts.values()]
-            if len(bars) == 1 or not all(w.is_empty(len(bars) - 1) for w in self._writers):
-                break
-            bars = bars[:-1]  # the written end of a long note may be earlier than that of its sound
+        self._write(Grid(beats, bars, keys, key.minor, steady, barlines))
+        # The written end of a long note may be earlier than that of its sound.
+        filled = [n for n in range(len(bars)) if not all(w.is_empty(n) for w in self._writers)]
+        if filled and filled[-1] + 1 < len(bars):
+            self._write(self._grid._replace(bars=bars[: filled[-1] + 1]))
         for part, writer in zip(parts.values(), self._writers, strict=True):
             if part.instrument not in TRANSPOSITIONS:
                 writer.add_chords(chords)
                 break
         self._rests = self._long_rests() if steady else {}
+
+    def _write(self, grid: Grid) -> None:
+        self._grid = grid
+        self._writers = [PartWriter(part, grid) for part in self._parts.values()]
 
     def _long_rests(self) -> dict[int, int]:
         """Return the first bar and the number of bars of each rest that is drawn as one bar."""

@@ -81,10 +81,9 @@ def find_steady_beats(notes: F64, hints: BeatHints) -> Beats | None:
 
 def _until(beats: Beats, end_s: float) -> Beats:
     """Return the beats, continued until two beats after ``end_s``."""
-    beat_s = float(beats.time_s[1] - beats.time_s[0])
-    number = np.arange(int(np.ceil((end_s - beats.time_s[0]) / beat_s)) + 2)
+    number = np.arange(int(np.ceil(beats.position(np.array(end_s)))) + 2)
     bar = (number + beats.bar[0]) % beats.beats_per_bar
-    return replace(beats, time_s=beats.time_s[0] + beat_s * number, bar=bar)
+    return replace(beats, time_s=beats.time(number.astype(float)), bar=bar)
 
 
 def _slips(time_s: F64, beats: Beats, rate_hz: float) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 import mido
 
 from clients.events import Connected
-from service.protocol import midi_file
+from service.protocol import midi_file as files
 from service.protocol.server_messages import NoteBend, NoteOff, NoteOn, NoteUpdate, Pedal
+from service.protocol.tempo import DEFAULT_TEMPO, Tempo
 
 VIRTUAL = "virtual"
 VIRTUAL_NAME = "rse-transcribe"
@@ -78,10 +79,10 @@ class ReceivedNotes:
             case Pedal():
                 self.pedal.append(event)
 
-    def midi(self, tempo: midi_file.Tempo = midi_file.DEFAULT_TEMPO) -> bytes:
+    def midi(self, tempo: Tempo = DEFAULT_TEMPO) -> bytes:
         """Return a Standard MIDI File of the completed notes (``service.protocol.midi_file``)."""
         pedal = [(event.time_s, event.down) for event in self.pedal]
-        return midi_file.midi_file(self.notes, pedal, self.programs, tempo)
+        return files.midi_file(self.notes, pedal, self.programs, tempo)
 
 
 class MidiPortError(Exception):
@@ -114,7 +115,7 @@ def open_port(name: str) -> Any:
 
 def _has_pedal(instrument: str | None) -> bool:
     """Return True if an instrument has a pedal or is unknown, because it may be a piano."""
-    return instrument is None or instrument in midi_file.PEDAL_INSTRUMENTS
+    return instrument is None or instrument in files.PEDAL_INSTRUMENTS
 
 
 class MidiOut:
@@ -151,19 +152,19 @@ class MidiOut:
         if down != self._pedal_down:
             self._pedal_down = down
             for channel in self._pedalled:
-                self._send("control_change", channel, control=midi_file.SUSTAIN, value=127 * down)
+                self._send("control_change", channel, control=files.SUSTAIN, value=127 * down)
 
     def _channel(self, instrument: str | None) -> int:
         """Return the channel of an instrument. Before its first note, set its program and pedal."""
         channel = self._channels.get(instrument)
         if channel is None:
-            channel = midi_file.CHANNELS[len(self._channels) % len(midi_file.CHANNELS)]
+            channel = files.CHANNELS[len(self._channels) % len(files.CHANNELS)]
             self._channels[instrument] = channel
             if instrument is not None:
                 program = self._programs.get(instrument, 0)
                 self._send("program_change", channel, program=program)
             if self._pedal_down and channel in self._pedalled:
-                self._send("control_change", channel, control=midi_file.SUSTAIN, value=127)
+                self._send("control_change", channel, control=files.SUSTAIN, value=127)
         return channel
 
     @property
@@ -192,16 +193,16 @@ class MpeOut(MidiOut):
 
     def __init__(self, port: Any) -> None:
         super().__init__(port)
-        self._members = list(midi_file.MEMBERS)  # the least recently used channel first
+        self._members = list(files.MEMBERS)  # the least recently used channel first
         # Instrument of the latest note of each channel. None: unknown.
-        self._instruments: dict[int, str | None] = dict.fromkeys(midi_file.MEMBERS)
-        for message in midi_file.mpe_setup():
+        self._instruments: dict[int, str | None] = dict.fromkeys(files.MEMBERS)
+        for message in files.mpe_setup():
             port.send(message)
 
     def handle(self, event: object) -> None:
         if isinstance(event, NoteBend) and event.note_id in self._sounding:
             channel, _ = self._sounding[event.note_id]
-            self._port.send(midi_file.bend(channel, event.cents[-1]))
+            self._port.send(files.bend(channel, event.cents[-1]))
         super().handle(event)
 
     def _channel(self, instrument: str | None) -> int:
@@ -216,14 +217,14 @@ class MpeOut(MidiOut):
                 after = set(self._pedalled)
                 for changed in sorted(after - before) + sorted(before - after):
                     pedal = 127 * (changed in after)
-                    self._send("control_change", changed, control=midi_file.SUSTAIN, value=pedal)
+                    self._send("control_change", changed, control=files.SUSTAIN, value=pedal)
             program = self._programs.get(instrument or "", 0)
             self._send("program_change", channel, program=program)
-        self._port.send(midi_file.bend(channel, 0.0))
+        self._port.send(files.bend(channel, 0.0))
         return channel
 
     @property
     def _pedalled(self) -> list[int]:
         """The master channel, or the channels of instruments with a pedal if others play too."""
         channels = [channel for channel, name in self._instruments.items() if _has_pedal(name)]
-        return [midi_file.MASTER] if len(channels) == len(self._instruments) else channels
+        return [files.MASTER] if len(channels) == len(self._instruments) else channels

@@ -11,6 +11,7 @@ from model.instruments import PROGRAMS
 from service.notes.events import BendEvent, Event, Note, NoteEvent, PedalEvent, PedalPress
 from service.notes.parts import settle_instruments
 from service.protocol import midi_file as files
+from service.protocol.tempo import DEFAULT_TEMPO, Tempo
 
 _LATE_S = 2.0  # maximum time by which note_offs may be out of order
 
@@ -117,7 +118,7 @@ class NoteCollector:
 def midi_file(
     notes: Iterable[Note],
     pedal: Iterable[PedalPress] = (),
-    tempo: files.Tempo = files.DEFAULT_TEMPO,
+    tempo: Tempo = DEFAULT_TEMPO,
 ) -> bytes:
     """Return a Standard MIDI File with a track for each instrument, in the order of PROGRAMS."""
     changes: list[tuple[float, bool]] = []

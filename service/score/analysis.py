@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from model.validation import format_error
-from service.protocol.midi_file import DEFAULT_TEMPO, FileNote, Tempo
+from service.protocol.midi_file import FileNote
+from service.protocol.tempo import DEFAULT_TEMPO, Tempo
 from service.score.beats import (
     F64,
     MAX_BEATS_PER_BAR,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from service.protocol.midi_file import FASTEST_BPM, SLOWEST_BPM
+from service.protocol.tempo import FASTEST_BPM, SLOWEST_BPM
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from service import helper_process
 from service.notes.events import Note, PedalPress
 from service.notes.note_collector import midi_file
-from service.protocol.midi_file import DEFAULT_TEMPO
 from service.protocol.server_messages import Done, DoneReason, Totals
+from service.protocol.tempo import DEFAULT_TEMPO
 from service.score.analysis import analyse
 from service.score.live import LiveBeat
 

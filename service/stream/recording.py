@@ -13,9 +13,9 @@ from service.notes.events import Event, Note, PedalPress
 from service.notes.note_collector import midi_file
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.errors import ProtocolError
-from service.protocol.midi_file import DEFAULT_TEMPO, Tempo
 from service.protocol.options import FILE_OPTIONS, AudioFormat, StreamOptions
 from service.protocol.server_messages import Totals
+from service.protocol.tempo import DEFAULT_TEMPO, Tempo
 from service.stream.setup import OnFrames
 from service.stream.stream import Stream
 from service.stream.windows import (

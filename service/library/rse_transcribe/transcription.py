@@ -15,7 +15,7 @@ from pretty_midi import PrettyMIDI
 
 from service.notes.events import Note
 from service.protocol.command_line import counted, write_atomically
-from service.protocol.midi_file import Tempo
+from service.protocol.tempo import Tempo
 from service.score import SCORES
 from service.score.analysis import analyse
 from service.score.beats import NO_BEAT_HINTS, BeatHints

@@ -19,10 +19,8 @@ from service.protocol.midi_file import (
     MEMBERS,
     PEDAL_INSTRUMENTS,
     RANGE_SEMITONES,
-    TICKS_PER_BEAT,
-    Tempo,
-    TempoMap,
 )
+from service.protocol.tempo import TICKS_PER_BEAT, Tempo
 
 TICK_S = 0.5 / TICKS_PER_BEAT
 
@@ -98,20 +96,6 @@ def test_unusual_beats_do_not_change_times(beats_s: tuple[float, ...]) -> None:
     opened = pretty_midi.PrettyMIDI(io.BytesIO(midi_file(notes, tempo=Tempo(beats_s))))
     onsets_s = [note.start for note in opened.instruments[0].notes]
     assert onsets_s == pytest.approx(range(70), abs=0.02)
-
-
-def test_bars_before_0_s_are_omitted() -> None:
-    beats_s = tuple(0.5 * beat for beat in range(-20, 10))
-    tempo_map = TempoMap(Tempo(beats_s, bars=((2, 3, 4), (8, 4, 4), (24, 2, 4))))
-    assert tempo_map.changes == [(0, 500_000)]
-    assert tempo_map.signatures == [(0, 4, 4), (4 * TICKS_PER_BEAT, 2, 4)]
-
-
-def test_each_bar_has_one_signature() -> None:
-    """The bar that starts before 0 s is shorter, and the next bar has another signature."""
-    beats_s = tuple(0.5 * beat for beat in range(-1, 20))
-    tempo_map = TempoMap(Tempo(beats_s, bars=((0, 3, 4), (3, 4, 4))))
-    assert tempo_map.signatures == [(0, 2, 4), (2 * TICKS_PER_BEAT, 4, 4)]
 
 
 @pytest.mark.parametrize("hours", [1, 10])

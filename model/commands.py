@@ -32,7 +32,7 @@ def at_least(minimum: _Number) -> Callable[[str], _Number]:
             raise argparse.ArgumentTypeError(f"must be at least {minimum:g}, not {text}")
         return value
 
-    parse.__name__ = type(minimum).__name__  # for argparse's message about other text
+    parse.__name__ = type(minimum).__name__  # argparse names it in its errors
     return parse
 
 

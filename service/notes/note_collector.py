@@ -42,7 +42,7 @@ class NoteCollector:
         for event in events:
             if isinstance(event, PedalEvent):
                 if self._pressed is not None and not event.down:
-                    onset_s = self._pressed.time_s  # of a resumed press: the time of the resume
+                    onset_s = self._pressed.time_s  # a resumed press starts at the resume
                     self.pedal.append(PedalPress(onset_s, max(onset_s, event.time_s)))
                 self._pressed = event if event.down else None
             elif isinstance(event, BendEvent):

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from tests.fakes import play
 from tests.paths import REPOSITORY
 
-pytestmark = pytest.mark.timeout(1200)  # for a busy machine
+pytestmark = pytest.mark.timeout(1200)  # a busy machine needs more than the default
 PACKAGES = ("service", "model", "training", "clients")
 DATA_FILES = (  # (folder, pattern)
     ("model/weights", "*"),

@@ -124,7 +124,7 @@ def test_video_without_audio_is_rejected() -> None:
 
 @cache
 def recording(container: str, codec: str) -> bytes:
-    """Return two seconds of noise. Upper-case containers are those of libsndfile."""
+    """Return two seconds of noise. libsndfile writes upper-case containers, ffmpeg the others."""
     if container.isupper():
         return sound_file(noise(), container, codec, RATE_HZ)
     return encode_file(noise(channels=2), container, codec, RATE_HZ)

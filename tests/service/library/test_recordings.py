@@ -142,7 +142,7 @@ def test_corrupt_file_raises_with_the_notes_so_far(song: Path) -> None:
     ) as caught:
         transcribe(io.BytesIO(torn))
     assert pitches(caught.value.transcription)[:2] == PITCHES[:2]
-    sent = pickle.loads(pickle.dumps(caught.value))  # as a process pool sends it
+    sent = pickle.loads(pickle.dumps(caught.value))  # a process pool sends errors so
     assert str(sent) == str(caught.value)
     assert pitches(sent.transcription) == pitches(caught.value.transcription)
 

@@ -38,7 +38,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def song(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("rse_transcribe.recordings.as_model", lambda *_, **__: FakeTranscriber())
-    monkeypatch.setenv("RSE_KEY", KEY + "\n")  # as read from a file
+    monkeypatch.setenv("RSE_KEY", KEY + "\n")  # a key read from a file ends so
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # it shows progress bars
     samples = melody()
     with soundfile.SoundFile(tmp_path / "song.flac", "w", RATE_HZ, 1) as file:

@@ -238,7 +238,7 @@ def test_idle_client_gets_a_timeout_and_its_notes() -> None:
 
 
 def test_session_ends_at_the_audio_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_s = 60  # of audio, and of real time
+    limit_s = 60  # limit of audio and of real time
     monkeypatch.setattr(websocket, "MAX_PACE", 1000.0)
     limits: dict[str, Any] = {"max_session_s": limit_s, "idle_timeout_s": limit_s}
     with serving(**limits) as client, live_session(client) as socket:

@@ -144,7 +144,7 @@ def test_live_take_survives_a_crash(tab: Tab) -> None:
     tab.listen()
     tab.wait_for_notes(2)
     tab.until("async () => (await import('./app.js')).stage.take.stored")
-    second = page.context.new_page()  # as after a crash, without a final write of the first page
+    second = page.context.new_page()  # the first page writes no more, like after a crash
     second.goto(tab.server.url)
     expect(second.locator("#takes li")).to_contain_text("Live")
     expect(second.locator("#note-count")).not_to_have_text("0 notes")

@@ -45,7 +45,7 @@ def test_long_notes_keep_their_bars(size: int) -> None:
 
 
 def test_drone_of_an_hour_is_written() -> None:
-    """If the time were quadratic in the length of a note, this test would reach its time limit."""
+    """An algorithm that is quadratic in the length of a note would reach the test's time limit."""
     assert lengths([(0, 7199), (7203, 1)]) == [4] * 1800 + [-2, -1, 1]
 
 

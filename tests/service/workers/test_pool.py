@@ -133,7 +133,7 @@ async def test_segment_that_kills_its_workers_fails(monkeypatch: pytest.MonkeyPa
     async with running_pool(WorkerPool(setup, cores=2, workers=2)) as pool:
         exits: list[None] = []
         pool.on_worker_exit = lambda: exits.append(None)
-        samples = random_performance(FAKE_RATE_HZ, 5, 6.0)  # which are not resampled
+        samples = random_performance(FAKE_RATE_HZ, 5, 6.0)  # at this rate nothing is resampled
         fatal = np.where(np.abs(samples) > 0.1, np.float32(FATAL), samples)
         with pytest.raises(EngineError, match="4 workers exited"):
             await asyncio.to_thread(transcribe_samples, pool, fatal, FAKE_RATE_HZ)

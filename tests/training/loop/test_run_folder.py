@@ -74,7 +74,7 @@ def test_metrics_skip_repeated_steps_and_incomplete_lines(tmp_path: Path) -> Non
 
     write({1: 0.5, 2: 0.4})
     with (tmp_path / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "validation", "st')  # as after a full disk
+        file.write('{"kind": "validation", "st')  # a full disk cuts a line
     write({2: 0.3, 3: 0.2})
     errors = [(line["step"], line["error"]) for line in read_metrics(tmp_path)]
     assert errors == [(1, 0.5), (2, 0.3), (3, 0.2)]

@@ -108,7 +108,7 @@ def test_audio_and_labels_are_matched_by_stem(tmp_path: Path) -> None:
     write_text(tmp_path / "tsv" / "a.tsv", "# onset,offset,note,velocity\n0.5\t1.0\t60.0\t64.0\n")
     write_text(tmp_path / "b.csv", "0.1,0.2,61\n")
     write_text(tmp_path / "c.csv", "0.1,0.2,61\n")
-    for name in ("._a.wav", "._a.mid"):  # as macOS writes
+    for name in ("._a.wav", "._a.mid"):  # macOS writes such files
         write_text(tmp_path / name, "attributes")
     collection = read_collection(tmp_path)
     recordings = {recording.name: recording for recording in collection.recordings}

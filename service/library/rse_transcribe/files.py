@@ -141,14 +141,18 @@ def targets(
 
 
 def _named(paths: Mapping[Path, Path], suffix: str) -> dict[Path, Path]:
-    """Name the results: song.mid for song.wav, but song.wav.mid if there is also a song.mp3."""
+    """Name the results: song.mid for song.wav, but song.wav.mid if there is also a song.mp3, or a
+    Song.mp3, because many file systems ignore case."""
 
     def short(path: Path) -> Path:
         is_ending = path.suffix.lower() in SUFFIXES
         return path.with_name((path.stem if is_ending else path.name) + suffix)
 
-    uses = Counter(map(short, paths.values()))
+    def key(path: Path) -> str:
+        return str(short(path)).casefold()
+
+    uses = Counter(map(key, paths.values()))
     return {
-        source: short(path) if uses[short(path)] == 1 else path.with_name(path.name + suffix)
+        source: short(path) if uses[key(path)] == 1 else path.with_name(path.name + suffix)
         for source, path in paths.items()
     }

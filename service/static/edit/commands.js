@@ -10,6 +10,7 @@
 
 const MIN_LENGTH_S = 0.03;
 const MAX_PITCH = 127;
+const FIELDS = ["onset", "offset", "pitch", "velocity", "instrument"];
 
 const inOrder = (notes) => notes.sort((a, b) => a.onset - b.onset || a.pitch - b.pitch);
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -115,8 +116,10 @@ export const restore = (notes, transcribed, beats, semitones) => ({
 /** @returns {Command} */
 export const changeBeats = (label, before, after) => ({ label, pairs: [], beats: [before, after] });
 
-/** True if a command changes anything. */
-export const changes = ({ pairs, beats }) => pairs.length > 0 || Boolean(beats);
+/** True if a command changes anything: a note at the end of its range may stay as it is. */
+export const changes = ({ pairs, beats }) =>
+  Boolean(beats) ||
+  pairs.some(([before, after]) => !before || !after || FIELDS.some((name) => before[name] !== after[name]));
 
 /** Commands that were run, and commands that were undone and can be run again. Unlimited. */
 export class History {

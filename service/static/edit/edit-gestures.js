@@ -117,17 +117,17 @@ export class EditGestures {
     }
     const far = Math.hypot(at.x - drag.at.x, at.y - drag.at.y) > DRAG_PIXELS;
     if (!drag.moved && !far) return true;
-    const again = drag.moved;
     drag.moved = true;
     if (drag.kind === "marquee") this.#marquee(drag, at);
     else if (drag.kind === "bar") {
       const beats = dragged(drag.beats, drag.index, at.time);
-      this.#editor.run(changeBeats("Bar line", drag.beats, beats), { again });
-    } else this.#dragNotes(drag, at, event.altKey, again);
+      drag.ran = this.#editor.run(changeBeats("Bar line", drag.beats, beats), { again: drag.ran });
+    } else this.#dragNotes(drag, at, event.altKey);
     return true;
   }
 
-  #dragNotes({ at: from, before, note, part }, at, free, again) {
+  #dragNotes(drag, at, free) {
+    const { at: from, before, note, part, ran } = drag;
     const moving = part === "all" ? "onset" : part;
     const target = note[moving] + at.time - from.time;
     const snaps = store.get("snap") && !free;
@@ -138,7 +138,7 @@ export class EditGestures {
     const command =
       part === "all" ? move(before, still ? 0 : seconds, semitones) : stretch(before, part, seconds);
     const pitch = [...store.get("selection")][0]?.pitch;
-    this.#editor.run(command, { again, quiet: true });
+    drag.ran = this.#editor.run(command, { again: ran, quiet: true });
     const moved = command.pairs.find(([was]) => was === note)?.[1];
     if (moved && moved.pitch !== pitch) this.#editor.sound(moved);
   }

@@ -84,11 +84,15 @@ export class Editor {
     this.#player.audition(note);
   }
 
-  /** Run a command and select its new notes. Play the first of them unless `quiet`. */
+  /**
+   * Run a command and select its new notes. Play the first of them unless `quiet`. Return false if the
+   * command changes nothing. With `again` it replaces the last command of its kind, changed or not.
+   */
   run(command, { again = false, quiet = false } = {}) {
-    if (!commands.changes(command)) return;
+    if (!again && !commands.changes(command)) return false;
     this.#take.edit(command, { again });
     this.#after(command, quiet);
+    return true;
   }
 
   #after(command, quiet = false) {

@@ -77,7 +77,7 @@ export class Stage {
     const saved = !busy && !take.live && (take.midi || take.notes.length || take.edited);
     for (const form of ["midi", "json", "musicxml", "pdf"]) $(`save-${form}`).disabled = !saved;
     $("save-midi").draggable = Boolean(saved);
-    $("save-wav").disabled = !saved || !take.recording;
+    $("save-wav").disabled = busy || take.live || !take.recording;
     $("balance").disabled = !take.recording;
     const empty = take.duration === 0 && !following;
     for (const id of ["zoom-in", "zoom-out", "zoom-fit"]) $(id).disabled = empty;

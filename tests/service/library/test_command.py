@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from rse_transcribe import command
-from rse_transcribe.files import find_recordings
+from rse_transcribe.files import find_recordings, targets
 from rse_transcribe.transcription import CSV_FIELDS
 from service.stream.windows import EngineError
 from tests.commands import run
@@ -262,6 +262,12 @@ def test_overlapping_folders_are_searched_once(album: Path) -> None:
     inputs = find_recordings(arguments)
     assert inputs.skipped == [album / "disc" / "cover.jpg", album / "link"]
     assert [str(path) for path in inputs.recordings.values()] == ["three.wav", "one.wav", "two.wav"]
+
+
+def test_outputs_differ_in_more_than_case(album: Path) -> None:
+    paths = [album / name for name in ("Song.wav", "song.mp3", "tune.wav")]
+    names = [target.name for target in targets({path: path for path in paths}, None).values()]
+    assert names == ["Song.wav.mid", "song.mp3.mid", "tune.mid"]
 
 
 def test_second_recording_with_the_same_output_is_skipped(album: Path, tmp_path: Path) -> None:

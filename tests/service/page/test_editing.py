@@ -133,6 +133,13 @@ def test_note_list_is_edited_by_keyboard(tab: Tab, recording: Path) -> None:
     assert notes(tab) == before
     page.keyboard.press("Backspace")
     assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
+    # An edit that changes nothing, because the range ends, is no step of undo.
+    page.keyboard.press("Control+a")
+    for _ in range(40):
+        page.keyboard.press("]")
+    assert {n["velocity"] for n in notes(tab)} == {127}
+    page.keyboard.press("Control+z")
+    assert min(n["velocity"] for n in notes(tab)) < 127
 
 
 def test_take_gets_its_first_note_or_has_only_sound(
@@ -151,6 +158,7 @@ def test_take_gets_its_first_note_or_has_only_sound(
     tab.press("Undo")
     expect(play).to_be_disabled()
     page.set_input_files("#file", [take, recording])
+    expect(page.locator("#save-wav")).to_be_enabled()
     play.click()
     expect(page.locator("#position")).not_to_have_text("0:00.0")
 

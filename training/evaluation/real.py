@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def evaluate_collection(
     recordings = collection.recordings
     failures = dict(collection.failures)
     threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
-    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (threads,)) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initialise_worker, (threads,)) as pool:
         outcomes = (pool.map if jobs > 1 else map)(evaluate, recordings)
         for recording, outcome in zip(recordings, outcomes, strict=True):
             if isinstance(outcome, str):
@@ -102,6 +103,19 @@ def evaluate_collection(
         }
         reports.append(conditions | summary)
     return reports
+
+
+def initialise_worker(threads: int) -> None:
+    """Set the number of threads of torch in a worker process, which exits with its parent process.
+    Without this, the workers of a killed evaluation would wait for recordings without end."""
+    torch.set_num_threads(threads)
+    Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _evaluate_recording(

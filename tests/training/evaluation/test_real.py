@@ -1,7 +1,11 @@
 """Tests of the evaluation of recordings: figures, means and confidence intervals."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +14,7 @@ import soundfile
 
 from service.protocol.options import Mode, StreamOptions
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber
+from tests.paths import REPOSITORY
 from training.evaluation.real import Report, Result, evaluate_collection, interval, report, table
 from training.music.metrics import FIGURES
 from training.music.recordings import Collection, read_collection
@@ -103,3 +108,26 @@ def test_means_omit_recordings_without_the_figure() -> None:
     printed = table(combined)
     assert "0.300" in printed
     assert "+20.0 ms in the median" in printed
+
+
+KILLED = """
+import os, signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from training.evaluation.real import initialise_worker
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initialise_worker, (1,))
+    pool.submit(os.getpid).result()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_workers_of_a_killed_evaluation_exit(tmp_path: Path) -> None:
+    """The worker holds the program's output open, so `run` returns once both have exited."""
+    (tmp_path / "killed.py").write_text(KILLED)
+    program = [sys.executable, str(tmp_path / "killed.py")]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    killed = subprocess.run(program, capture_output=True, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -29,6 +29,7 @@ NOT_RESUMABLE = ("bad_resume", "unknown_model")
 # server do not all reconnect at the same time.
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 15.0
+LAST_ATTEMPTS_S = 15.0  # maximum time without a connection after the end of the audio
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 5  # maximum number of consecutive sessions without a new frame
 
 
@@ -43,9 +44,11 @@ class TranscriptionClient:
         options: audio format and transcription options. The client requests corrected instruments
             and pedal events unless the caller sets ``updates`` to False.
         give_up_s: time without a connection after which the client stops retrying. With None, the
-            client retries until an attempt after the end of the audio cannot connect.
+            client retries until the end of the audio, and then until it has had no connection for
+            LAST_ATTEMPTS_S, or until the next attempt if there was no session.
         stall_timeout_s: time without a message after which the connection counts as lost, if the
-            server must send one. Detection takes at most twice as long.
+            server must send one. Detection takes at most twice as long. After the end of the audio
+            it is at least ``session.DONE_TIMEOUT_S``.
     """
 
     def __init__(
@@ -217,10 +220,12 @@ class TranscriptionClient:
                     attempts, without_progress = 0, 0
                 elif connected:
                     without_progress += 1
-                if self._give_up_s is None:
-                    expired = self._audio.ended and not connected
+                without_s = time.monotonic() - lost_at
+                if self._give_up_s is not None:
+                    expired = without_s >= self._give_up_s
                 else:
-                    expired = time.monotonic() - lost_at >= self._give_up_s
+                    is_short = performance.sessions > 0 and without_s < LAST_ATTEMPTS_S
+                    expired = self._audio.ended and not connected and not is_short
                 if not may_retry or expired or without_progress >= MAX_ATTEMPTS_WITHOUT_PROGRESS:
                     if failure.done is not None:
                         failure.done = performance.merge_done(failure.done)

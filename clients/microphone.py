@@ -23,6 +23,7 @@ from service.protocol.client_messages import Start, protocol_error
 from service.protocol.command_line import (
     add_result_options,
     check_not_existing,
+    check_writable,
     counted,
     write_atomically,
 )
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     add("--channel", type=int, metavar="N", help="record one channel (default: the first two)")
     add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
     add("--lookahead-ms", type=float, metavar="MS", help=f"audio used after each frame {defaults}")
-    add("--mode", choices=list(Mode), metavar="MODE", help=modes)
+    add("--mode", choices=[mode.value for mode in Mode], metavar="MODE", help=modes)
     add("--midi-port", metavar="NAME", help=port)
     add("--save", type=Path, metavar="TAKE.wav", help="write the audio")
     add("--midi", type=Path, metavar="TAKE.mid", help="write the notes")
@@ -73,16 +74,18 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     args = parser.parse_args(arguments)
     if args.midi is None and beat_hints_from(args) != BeatHints():
         parser.error("--bpm, --beats-per-bar and other beat options require --midi")
-    if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
-        parser.error(f"--midi {args.midi}: expected a file in an existing folder")
-    if args.midi is not None and args.midi.suffix.lower() not in (".mid", ".midi"):
-        parser.error(f"--midi {args.midi}: the name must end in .mid or .midi")
     outputs = [path for path in (args.midi, args.save) if path is not None]
-    if len(outputs) == 2 and args.midi.resolve() == args.save.resolve():
-        parser.error(f"--save and --midi both name {args.midi}")
     try:
+        if args.midi is not None and (args.midi.is_dir() or not args.midi.parent.is_dir()):
+            parser.error(f"--midi {args.midi}: expected a file in an existing folder")
+        if args.midi is not None and args.midi.suffix.lower() not in (".mid", ".midi"):
+            parser.error(f"--midi {args.midi}: the name must end in .mid or .midi")
+        if len(outputs) == 2 and args.midi.resolve() == args.save.resolve():
+            parser.error(f"--save and --midi both name {args.midi}")
         check_not_existing(outputs, args.force)
-    except FileExistsError as error:
+        if args.midi is not None:  # it is written at the end, when its notes would be lost
+            check_writable(args.midi)
+    except OSError as error:
         parser.error(str(error))
     try:
         sounddevice = load_sounddevice()
@@ -180,6 +183,10 @@ async def _listen(args: argparse.Namespace, sounddevice: Any) -> int:
                 await asyncio.sleep(0)  # lets the loop pass the device's last blocks to `put`
                 client.finish()
                 await follow()
+        except TranscriptionError:
+            if client.performance.sessions:
+                print(f"the last {client.behind_s:.1f} s were not transcribed", file=sys.stderr)
+            raise
         finally:
             await client.close()
     print(

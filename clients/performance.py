@@ -22,6 +22,9 @@ from service.protocol.server_messages import (
     SessionEvent,
 )
 
+# Number of unread events above which further ``Progress`` events, which are large, are dropped.
+MAX_UNREAD = 1000
+
 
 class Notifier:
     """Condition variable. Unlike ``asyncio.Condition``, it can be notified without ``await``."""
@@ -181,7 +184,8 @@ class ResumablePerformance:
 
     def emit(self, event: Event) -> None:
         self.notes.handle(event)
-        self.events.append(event)
+        if not isinstance(event, Progress) or len(self.events) < MAX_UNREAD:
+            self.events.append(event)
         self.audio.notifier.notify()
 
     def acknowledge(self, samples: int) -> None:

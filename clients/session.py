@@ -31,6 +31,7 @@ from service.protocol.server_messages import (
 
 WEBSOCKET_PATH = "/ws/transcribe"
 OPEN_TIMEOUT_S = 10.0  # maximum time for the connection, and then for ``ready``
+DONE_TIMEOUT_S = 15.0  # minimum timeout for ``done``: the server may first write a long MIDI file
 CLOSE_TIMEOUT_S = 2.0  # maximum time for the closing handshake
 # Maximum size of a message. ``done`` contains a MIDI file of at most 200,000 notes. In base64, a
 # note needs about 10 bytes or, with bends, up to about 450 bytes per second.
@@ -72,6 +73,7 @@ async def open_socket(url: str, start: str) -> ClientConnection:
             url,
             additional_headers={"Authorization": f"Bearer {key}"} if key else {},
             compression=None,  # PCM does not compress
+            proxy=None,  # proxies of the environment may not reach a service on this network
             max_size=MAX_SERVER_MESSAGE_BYTES,
             open_timeout=OPEN_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
@@ -210,6 +212,8 @@ class Session:
         while True:
             expected_before = self._reply_expected
             timeout_s = OPEN_TIMEOUT_S if self._ready is None else self._stall_timeout_s
+            if self._stopping:
+                timeout_s = max(DONE_TIMEOUT_S, timeout_s)
             try:
                 async with asyncio.timeout(timeout_s):
                     return await socket.recv()

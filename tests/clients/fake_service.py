@@ -42,6 +42,7 @@ class Behaviour:
     drops: int = 1_000  # number of sessions to abort
     drop_interval: int = 0  # samples from one drop to the next
     unresponsive: bool = False  # after ready
+    done_after_s: float = 0.0  # time without messages before done
     drain_at_samples: float = math.inf
     omit_note_offs: bool = False
     pedal: bool | None = None  # state to report at the start of a session
@@ -269,6 +270,7 @@ class Session:
             "dropped_samples": 0,
         }
         midi = base64.b64encode(b"MThd").decode()
+        await asyncio.sleep(self._behaviour.done_after_s)
         await self._send("done", reason=reason, totals=totals, midi_base64=midi)
         await self._socket.close(close_code)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clients import performance
 from clients import session as session_module
 from clients.client import TranscriptionClient
 from clients.events import (
@@ -165,7 +166,8 @@ async def test_a_cancelled_connect_leaves_no_task() -> None:
         assert not [name for name in coroutines if "_perform" in name]
 
 
-async def test_an_unresponsive_server_causes_a_timeout() -> None:
+async def test_an_unresponsive_server_causes_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "DONE_TIMEOUT_S", 0.3)
     async with FakeService(Behaviour(unresponsive=True)).running() as service:
         async with TranscriptionClient(
             service.url, OPTIONS, stall_timeout_s=0.2, give_up_s=0
@@ -174,6 +176,33 @@ async def test_an_unresponsive_server_causes_a_timeout() -> None:
                 await client.send(silence(5))
             with pytest.raises(ConnectionLostError, match="no message from the server"):
                 await client.stop()
+
+
+async def test_the_server_may_write_a_long_midi_file_before_done() -> None:
+    async with FakeService(Behaviour(done_after_s=0.5)).running() as service:
+        async with TranscriptionClient(
+            service.url, OPTIONS, stall_timeout_s=0.05, give_up_s=0
+        ) as client:
+            await client.stop()
+
+
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "socks_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.stop()
+
+
+async def test_progress_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(performance, "MAX_UNREAD", 10)
+    async with FakeService().running() as service:
+        async with TranscriptionClient(service.url, OPTIONS) as client:
+            await client.send(silence(30))
+            await client.stop()
+            events, _ = await collect(client)
+    assert sum(isinstance(event, Progress) for event in events) < 10
+    assert sum(isinstance(event, NoteOn) for event in events) == 30
 
 
 @pytest.mark.parametrize(

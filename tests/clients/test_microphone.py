@@ -163,6 +163,8 @@ async def test_an_unplugged_midi_port_ends_the_session(
         ("--bpm 90", "require --midi"),
         ("--midi none/take.mid", "expected a file in an existing folder"),
         ("--midi .", "expected a file in an existing folder"),
+        (f"--midi {'a' * 300}.mid", "File name too long"),
+        ("--mode fast", "'block', 'anytime'"),
         ("--midi take.wav", "must end in .mid or .midi"),
         ("--midi take.mid --save ./take.mid", "--save and --midi both name take.mid"),
     ],

@@ -1,6 +1,7 @@
 """Tests of performances over unreliable connections: no lost, duplicate or stuck notes."""
 
 import asyncio
+from contextlib import nullcontext
 from http import HTTPStatus
 
 import numpy as np
@@ -186,6 +187,28 @@ async def test_delays_between_attempts_double_up_to_a_maximum(
         await client.close()
     delays_s = [event.retry_s for event in events if isinstance(event, Disconnected)]
     assert delays_s == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.008, 0.008], rel=0.26)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+async def test_a_short_interruption_at_the_end_loses_no_notes(
+    monkeypatch: pytest.MonkeyPatch, is_short: bool
+) -> None:
+    monkeypatch.setattr(client_module, "LAST_ATTEMPTS_S", 60.0 if is_short else 0.0)
+    behaviour = Behaviour(drop_at_samples=round(2.4 * RATE), drops=1)
+    async with FakeService(behaviour).running() as service:
+        client = TranscriptionClient(service.url, OPTIONS, give_up_s=None)
+        client.start()
+        client.put(silence(4))
+        interruptions = 0
+        with nullcontext() if is_short else pytest.raises(ConnectError):
+            async for event in client:
+                if isinstance(event, Disconnected):
+                    interruptions += 1
+                    client.finish()
+                    status = HTTPStatus.SERVICE_UNAVAILABLE if interruptions < 3 else None
+                    behaviour.rejection_status = status
+    assert interruptions == (3 if is_short else 1)
+    assert (len(client.notes.notes) == 4) == is_short
 
 
 async def test_stop_without_a_connection_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

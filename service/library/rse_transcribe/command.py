@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from rse_transcribe import __version__
 from rse_transcribe.files import FORMATS, MIDI, STDIO, find_recordings, targets
+from rse_transcribe.standard_input import StandardInput
 from service.protocol.command_line import (
     add_result_options,
     check_not_existing,
@@ -118,6 +119,7 @@ def _report(message: object) -> None:
 def _transcribe(arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions, lookahead_notice
     from service.score.analysis import beat_hints_from
+    from service.score.beats import BeatHints
 
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -138,8 +140,11 @@ def _transcribe(arguments: list[str]) -> int:
     try:
         work = targets(inputs.recordings, args.output, args.format)
         StreamOptions(**options)
-        beat_hints_from(args)
-        _check_libraries({target.suffix.lower() for target in work.values()})
+        hints = beat_hints_from(args)
+        endings = {target.suffix.lower() for target in work.values()}
+        if endings and endings <= {".csv", ""} and (args.bends or hints != BeatHints()):
+            parser.error("CSV has no beats, chords or bends: omit their options, or write JSON")
+        _check_libraries(endings)
     except (ValueError, ImportError) as error:
         parser.error(str(error))
     if notice := lookahead_notice(args.lookahead_ms):
@@ -153,10 +158,20 @@ def _transcribe(arguments: list[str]) -> int:
         elif _is_ready(path, target, args.force):
             ready[path] = target
     complete = len(ready) == len(work) and not inputs.errors
-    if ready:
-        with _transcribing(parser, args, options, len(ready) > 1) as transcribe:
+    with ExitStack() as stack:
+        piped = None
+        try:
+            if STDIO in ready:
+                piped = stack.enter_context(closing(StandardInput()))
+        except OSError as error:
+            _report(_message(STDIO, error))
+            del ready[STDIO]
+            complete = False
+        if ready:
+            transcribe = stack.enter_context(_transcribing(parser, args, options, len(ready) > 1))
             for path, target in ready.items():
-                complete &= _transcribe_one(path, target, args, transcribe)
+                source = piped if path == STDIO else None
+                complete &= _transcribe_one(path, target, args, transcribe, source)
     if inputs.skipped:
         names = ", ".join(map(str, inputs.skipped[:MAX_SKIPPED_LISTED]))
         more = len(inputs.skipped) - MAX_SKIPPED_LISTED
@@ -221,34 +236,12 @@ def _transcribing(
         yield lambda recording, _: transcriber.transcribe(recording, **options)
 
 
-class _Pipe:
-    """Standard input that cannot be read twice. Ctrl-C ends it, because it also stops the program
-    that records, such as `arecord`."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._has_data = False
-
-    def read(self, size: int) -> bytes:
-        try:
-            data: bytes = self._stream.read1(size)  # `read` would lose a part of a block
-        except KeyboardInterrupt:
-            if not self._has_data:
-                raise
-            return b""
-        self._has_data |= data != b""
-        return data
-
-
-def _standard_input() -> Any:
-    if sys.stdin is None:
-        raise OSError("standard input is closed")
-    stream = sys.stdin.buffer
-    return stream if stream.seekable() else _Pipe(stream)
-
-
 def _transcribe_one(
-    path: Path, target: Path, args: argparse.Namespace, transcribe: Transcribe
+    path: Path,
+    target: Path,
+    args: argparse.Namespace,
+    transcribe: Transcribe,
+    piped: StandardInput | None,
 ) -> bool:
     """Transcribe a recording and save it. Return True if it is complete."""
     from rse_transcribe.recordings import IncompleteError
@@ -259,7 +252,7 @@ def _transcribe_one(
     incomplete: IncompleteError | None = None
     try:
         try:
-            transcription = transcribe(_standard_input() if path == STDIO else path, report)
+            transcription = transcribe(path if piped is None else piped.wait(), report)
         except IncompleteError as error:
             transcription, incomplete = error.transcription, error
         if incomplete is not None:

@@ -30,6 +30,7 @@ from rse_transcribe.arguments import (
     float_format,
     instrument_names,
 )
+from rse_transcribe.standard_input import SPOOLED_BYTES
 from rse_transcribe.transcription import Transcription
 from service.audio.decode import SampleArray
 from service.engine.load import WorkerConfig, available_cores, return_network
@@ -45,7 +46,6 @@ from service.workers.pool import PROCESSES, WorkerPool
 Recording = str | os.PathLike[str] | bytes | BinaryIO | ArrayLike | torch.Tensor
 
 _BAR_AFTER_S = 1.0  # time after which the progress bar appears
-_SPOOLED_BYTES = 1 << 26  # maximum size of a pipe's content in memory; larger content is on disk
 
 
 class IncompleteError(ValueError):
@@ -277,7 +277,7 @@ def open_file(recording: Any) -> Iterator[BinaryIO]:
         if isinstance(file.read(0), str):
             raise ValueError("the file is in text mode: use open(..., 'rb'), or sys.stdin.buffer")
         if not (hasattr(file, "seekable") and file.seekable()):
-            pipe, file = file, stack.enter_context(SpooledTemporaryFile(_SPOOLED_BYTES))
+            pipe, file = file, stack.enter_context(SpooledTemporaryFile(SPOOLED_BYTES))
             shutil.copyfileobj(pipe, file)
             file.seek(0)
         yield file

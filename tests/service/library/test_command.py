@@ -5,8 +5,10 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,29 +90,35 @@ def test_standard_input_becomes_csv_on_standard_output(
 def test_ctrl_c_ends_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
 ) -> None:
-    """The notes of what arrived before are written. The header promises more data."""
+    """A recorder writes more than a pipe holds while the model loads. Then Ctrl-C ends the input,
+    whose header promises more data."""
     data = bytearray(sound_file())
     size = data.index(b"data") + 4
     data[size : size + 4] = b"\xff\xff\xff\x7f"
-    blocks = [] if is_empty else [bytes(data[:40_000]), bytes(data[40_000:])]
+    reading, writing = map(os.fdopen, os.pipe(), ("rb", "wb"))
+    assert len(data) > 1 << 16
 
-    class Interrupted(io.BytesIO):
-        def seekable(self) -> bool:
-            return False
+    def load(*_: object, **__: object) -> FakeTranscriber:
+        if is_empty:
+            signal.raise_signal(signal.SIGINT)
+        writing.write(data)
+        writing.flush()
+        while True:
+            try:
+                signal.raise_signal(signal.SIGINT)
+                return FakeTranscriber()
+            except KeyboardInterrupt:  # no data have been read yet
+                time.sleep(0.01)
 
-        def read(self, size: int | None = -1, /) -> bytes:
-            return self.read1(size)
-
-        def read1(self, size: int | None = -1, /) -> bytes:
-            if size == 0:
-                return b""
-            if not blocks:
-                raise KeyboardInterrupt
-            return blocks.pop(0)
-
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Interrupted()))
+    monkeypatch.setattr("rse_transcribe.recordings.as_model", load)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=reading))
     target = tmp_path / "take.mid"
-    assert run(command.main, "-", "-o", target).status == (130 if is_empty else 0)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with reading, writing:
+            assert run(command.main, "-", "-o", target).status == (130 if is_empty else 0)
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert target.exists() == (not is_empty)
     if not is_empty:
         assert pitches_of(target.read_bytes()) == PITCHES
@@ -262,6 +270,13 @@ def test_overlapping_folders_are_searched_once(album: Path) -> None:
     inputs = find_recordings(arguments)
     assert inputs.skipped == [album / "disc" / "cover.jpg", album / "link"]
     assert [str(path) for path in inputs.recordings.values()] == ["three.wav", "one.wav", "two.wav"]
+
+
+@pytest.mark.parametrize("option", ["--bends", "--bpm=90", "--fixed-tempo", "--no-chords"])
+def test_csv_rejects_options_without_effect(album: Path, option: str) -> None:
+    status, _, error = run(command.main, album / "one.wav", "-o", "-", option)
+    assert (status, error.count("\n")) == (2, 1)
+    assert "CSV has no beats, chords or bends" in error
 
 
 def test_outputs_differ_in_more_than_case(album: Path) -> None:

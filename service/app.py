@@ -120,7 +120,7 @@ async def load(state: ServiceState) -> None:
     settings, pool = state.settings, state.pool
     try:
         await pool.start()
-        state.sessions.calibrate(pool.window_s, pool.workers, pool.config.sample_rate)
+        state.sessions.calibrate(pool.window_s, pool.running_workers, pool.config.sample_rate)
     except Exception as error:
         logger.exception("cannot load the model %s", settings.model)
         state.load_error = f"the model cannot be loaded: {type(error).__name__}"

@@ -29,7 +29,8 @@ def build() -> ASGIApp:
     logs.configure(settings.log_format)
     app: Any = create_app(settings)
     _states.append(app.state.service)
-    trusted = ["127.0.0.1", *settings.trusted_proxies]  # 127.0.0.1 is Ray Serve's proxy
+    # 127.0.0.1 is Ray Serve's proxy. "*" has its meaning only if it is alone.
+    trusted = ["*"] if "*" in settings.trusted_proxies else ["127.0.0.1", *settings.trusted_proxies]
     return cast(ASGIApp, ProxyHeadersMiddleware(app, trusted))
 
 

@@ -86,7 +86,9 @@ class Settings(BaseSettings):
     Raises `pydantic.ValidationError`, which names each invalid field.
     """
 
-    model_config = SettingsConfigDict(env_prefix="RSE_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="RSE_", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     host: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=8000, ge=1, le=65535)

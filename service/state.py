@@ -71,6 +71,7 @@ class ServiceState:
         limit_help = "Maximum number of live sessions with default options"
         watch("sessions_limit", limit_help, lambda: sessions.limit)
         watch("sessions_load", "Share of the admissible load in use", lambda: sessions.load)
+        watch("workers_running", "Workers that can compute now", pool.running_workers)
         watch("uploads", "Uploads in progress", lambda: uploads.count)
 
     @property

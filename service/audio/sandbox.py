@@ -60,12 +60,14 @@ class SandboxedDecoder:
         file.seek(0)
         self._messages, output = Pipe(duplex=False)
         paths = os.pathsep.join(filter(None, sys.path))
+        # Without the settings, which include secrets: a crafted file may take over the child.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("RSE_")}
         with output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "service.audio.sandbox", json.dumps(max_duration_s)],
                 stdin=file,
                 stdout=output.fileno(),
-                env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
+                env={**environment, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
                 process_group=0,  # the terminal's Ctrl-C must not end it while the service drains
             )
         _children.add(self._process)

@@ -52,14 +52,15 @@ def worker_count(cores: int, on_gpu: bool) -> int:
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use: ``OMP_NUM_THREADS`` if set, else the
-    minimum of its affinity and its CPU quota, rounded down."""
+    """Return the number of cores that this process may use: the minimum of its affinity, its CPU
+    quota, rounded down, and ``OMP_NUM_THREADS`` if set."""
+    cores: float = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = min(len(os.sched_getaffinity(0)), _quota())
     threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if threads.isdecimal() and int(threads) > 0:
-        return int(threads)
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, int(min(len(os.sched_getaffinity(0)), _quota())))
-    return os.cpu_count() or 1
+        cores = min(cores, int(threads))
+    return max(1, int(cores))
 
 
 def _quota() -> float:

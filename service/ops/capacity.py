@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from model.config import HOP
@@ -112,13 +112,18 @@ class SessionAdmissionControl(AdmissionControl):
         super().__init__(0 if limit == "auto" else limit)
         self._by_load = limit == "auto"
         self.window_s = self._quiet_window_s = 0.0  # current and minimum cost of a window
-        self.workers = 0
+        self._running_workers: Callable[[], int] = lambda: 0
         self._hops_per_s = 0.0
 
-    def calibrate(self, window_s: float, workers: int, sample_rate_hz: int) -> None:
+    def calibrate(
+        self, window_s: float, running_workers: Callable[[], int], sample_rate_hz: int
+    ) -> None:
+        """Set the cost of a window in the warm-up. ``running_workers`` returns the number of
+        workers that can compute now: while one restarts, the others cannot take all its sessions.
+        """
         if self._by_load:
             self.window_s = self._quiet_window_s = window_s + TRACKING_S
-            self.workers, self._hops_per_s = workers, sample_rate_hz / HOP
+            self._running_workers, self._hops_per_s = running_workers, sample_rate_hz / HOP
 
     @property
     def limits_load(self) -> bool:
@@ -144,8 +149,8 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def windows_per_s(self) -> float:
-        """Number of windows that all workers together can compute per second."""
-        return self.workers / self.window_s if self.limits_load else 0.0
+        """Number of windows that all running workers together can compute per second."""
+        return self._running_workers() / self.window_s if self.limits_load else 0.0
 
     @property
     def max_session_windows_per_s(self) -> float:
@@ -172,9 +177,13 @@ class SessionAdmissionControl(AdmissionControl):
 
     @property
     def load(self) -> float:
-        """Reserved size divided by the total. It may exceed 1 if one session runs alone, or
-        if the cost of a window has risen since the sessions were admitted."""
-        return self.used / (self.total or 1)
+        """Reserved size divided by the total, but at least 1 if no further session fits, and 0 if
+        no worker runs. It may exceed 1 if one session runs alone, or if the cost of a window has
+        risen since the sessions were admitted."""
+        if not self.total:
+            return 0.0
+        share = self.used / self.total
+        return share if self.fits(self.initial_size) else max(1.0, share)
 
     def size(self, options: StreamOptions) -> float:
         """Return the size that a session with these options reserves."""

@@ -5,6 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from service.protocol.errors import ErrorCode
 from service.stream.windows import BatchTiming
 
 # Buckets around 46 ms, the duration of a block of four frames of the shipped model.
@@ -45,6 +46,13 @@ class Metrics:
         for metric in (self.audio_s, self.batch_failures, self.step_s):
             for way in ("live", "file"):
                 metric.labels(way)  # start at 0, which rate() in Prometheus needs
+        for code in ErrorCode:
+            for metric in (self.refused, self.closed, self.uploads_ended):
+                metric.labels(code)
+        for reason in ("stop", "draining", "vanished", "cancelled"):
+            self.closed.labels(reason)
+        for outcome in ("done", "vanished"):
+            self.uploads_ended.labels(outcome)
 
     def watch(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """Add a gauge that is evaluated on each scrape."""

@@ -106,9 +106,12 @@ class WorkerPool:
                 task.cancel()
         await asyncio.gather(*self._tasks, *self._unfinished, return_exceptions=True)
 
+    def running_workers(self) -> int:
+        return sum(worker.is_ready for worker in self._workers)
+
     @property
     def is_ready(self) -> bool:
-        return any(worker.is_ready for worker in self._workers)
+        return self.running_workers() > 0
 
     @property
     def is_unresponsive(self) -> bool:
@@ -158,6 +161,7 @@ class WorkerPool:
                     loaded.set_exception(error)
                     return
                 logger.error("cannot start a worker: %s", error)
+            self.on_worker_exit()
             if monotonic() - started_s > MAX_PAUSE_S:
                 pause_s = 0.0
             logger.info("starting a worker in %.0f s", pause_s)
@@ -180,7 +184,6 @@ class WorkerPool:
             self._workers.remove(worker)
             self._unfinished.add(stopping := asyncio.create_task(worker.stop()))
             await asyncio.shield(stopping)
-        self.on_worker_exit()
 
     async def _handle_replies(self, worker: WorkerClient) -> None:
         """Handle a worker's replies until it exits, or until one cannot be handled."""

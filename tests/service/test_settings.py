@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from service.protocol.command_line import KEY_VARIABLE
 from service.settings import Settings, unknown_variables
@@ -57,6 +57,12 @@ def test_public_address_requires_keys_or_allow_open(host: str) -> None:
 def test_invalid_value_is_rejected_with_its_setting(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):
         Settings.model_validate({name: value})
+
+
+def test_errors_do_not_contain_secrets() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Settings(host="0.0.0.0", secret=SecretStr("geheim" * 8))
+    assert "geheim" not in str(caught.value)
 
 
 def test_unknown_variables_are_listed() -> None:

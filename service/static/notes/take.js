@@ -186,6 +186,16 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event("about"));
   }
 
+  /** Remove all notes of a live take. */
+  clear() {
+    this.notes = [];
+    this.pedal = [];
+    this.received.clear();
+    this.open.clear();
+    this.head = 0;
+    this.#changed();
+  }
+
   advance(head) {
     this.head = Math.max(this.head, head);
   }

@@ -10,6 +10,7 @@
 import { request } from "./access.js";
 import { BUSY, problemText, retrySeconds } from "./problem.js";
 
+const RESTART_S = 5; // wait for a service that shut down during the transcription
 const CUT_OFF = "The connection was lost before the end of the recording.";
 const FOREIGN = "Another page answered instead of the service. Reload this page; a network may require you to sign in.";
 
@@ -41,6 +42,7 @@ export async function transcribe(file, receive, signal, { instruments = [], bend
   let done = null;
   for await (const message of jsonLines(response.body)) {
     if (message.type === "done") done = message;
+    else if (message.type === "error" && message.retryable) throw new BusyError(message.message, RESTART_S);
     else if (message.type === "error") throw new Error(message.message);
     else receive(message);
   }

@@ -75,6 +75,7 @@ export class Uploads extends EventTarget {
     const { take } = job;
     const receive = (message) => {
       if (message.type === "started") {
+        take.clear(); // the first attempt may have ended in the middle
         take.programs = message.instruments ?? {};
         take.title = message.title ?? "";
       }

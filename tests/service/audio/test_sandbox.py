@@ -31,6 +31,12 @@ def write_stereo(path: Path, samples: int = 30_000) -> Path:
     return path
 
 
+def test_child_does_not_know_the_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RSE_SECRET", "geheim")
+    with write_stereo(tmp_path / "a.wav").open("rb") as file, SandboxedDecoder(file) as decoder:
+        assert b"geheim" not in Path(f"/proc/{decoder.pid}/environ").read_bytes()
+
+
 def wait_for_exit(pid: int) -> None:
     deadline_s = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:

@@ -120,7 +120,9 @@ def test_cgroup_quota_limits_the_cores(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert available_cores() == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert available_cores() == 7
+    assert available_cores() == cores
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert available_cores() == 1
 
 
 def test_engine_preserves_threads_and_random_state_of_the_caller(

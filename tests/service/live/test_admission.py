@@ -42,7 +42,7 @@ def set_capacity(client: TestClient, *sessions: StreamOptions) -> None:
     state = state_of(client)
     total = 1.001 * sum(map(state.sessions.size, sessions))
     window_s = MAX_LOAD / total - TRACKING_S
-    state.sessions.calibrate(window_s, 1, state.pool.config.sample_rate)
+    state.sessions.calibrate(window_s, lambda: 1, state.pool.config.sample_rate)
 
 
 def test_options_beyond_the_capacity_are_rejected(client: TestClient) -> None:

@@ -1,5 +1,7 @@
 """Tests of admission control, whose predicted load follows the measured cost of windows."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from model.config import HOP
@@ -13,7 +15,7 @@ RATE_HZ = 100 * HOP
 
 def control(window_s: float, workers: int = 1) -> SessionAdmissionControl:
     sessions = SessionAdmissionControl("auto")
-    sessions.calibrate(window_s - TRACKING_S, workers, RATE_HZ)
+    sessions.calibrate(window_s - TRACKING_S, lambda: workers, RATE_HZ)
     return sessions
 
 
@@ -67,6 +69,29 @@ def test_admission_follows_the_cost_of_windows() -> None:
             sessions.update_cost(live_batch(1, 0.003, is_busy=False))
         assert sessions.window_s == pytest.approx(0.003, rel=0.01)
     assert sessions.window_s == pytest.approx(0.002, rel=0.01)  # an idle service forgets the rest
+
+
+@pytest.mark.parametrize("window_s", [0.001, 0.008, 0.02])
+def test_load_is_1_if_no_further_session_fits(window_s: float) -> None:
+    sessions = control(window_s)
+    size = sessions.size(StreamOptions())
+    with ExitStack() as stack:
+        while sessions.fits(size):
+            assert sessions.load < 1
+            stack.enter_context(sessions.reserve("a", 99, size))
+        assert sessions.load >= 1
+
+
+def test_workers_that_restart_have_no_capacity() -> None:
+    running = 2
+    sessions = SessionAdmissionControl("auto")
+    assert sessions.load == 0
+    sessions.calibrate(0.005, lambda: running, RATE_HZ)
+    limit = sessions.limit
+    running = 1
+    assert sessions.limit == limit // 2
+    running = 0
+    assert (sessions.total, sessions.load) == (0, 0)
 
 
 def test_one_pause_of_the_machine_changes_the_cost_little() -> None:

@@ -37,7 +37,13 @@ def metrics(client: TestClient) -> dict[str, float]:
 
 def test_metrics_count_a_session() -> None:
     with serving() as client:
-        assert metrics(client)["rse_sessions"] == 0
+        before = metrics(client)
+        assert before["rse_sessions"] == 0
+        assert before["rse_workers_running"] == 1
+        # Counters start at 0: Prometheus ignores the step from no value to 1.
+        assert before["rse_sessions_closed_total{reason=internal}"] == 0
+        assert before["rse_refused_total{code=client_limit}"] == 0
+        assert before["rse_uploads_ended_total{outcome=done}"] == 0
         start_s = monotonic()
         with live_session(client) as socket:
             assert metrics(client)["rse_sessions"] == 1
@@ -74,7 +80,7 @@ def test_rejections_are_counted_and_logged_without_query(caplog: pytest.LogCaptu
             pass  # disconnects
         after = metrics(client)
     assert after["rse_sessions_opened_total"] == 0
-    assert not any(name.startswith("rse_sessions_closed_total") for name in after)
+    assert not any(v for k, v in after.items() if k.startswith("rse_sessions_closed_total"))
     assert after["rse_refused_total{code=bad_message}"] == 3
     assert caplog.text.count("rejected: ") == 5
     assert "rse_secret" not in caplog.text

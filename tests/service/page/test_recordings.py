@@ -1,11 +1,12 @@
 """Tests of recordings on the page: upload, filters, playback and files."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.fakes import play
 from tests.service.page.browser import (
@@ -36,6 +37,27 @@ def test_recording_has_the_notes_of_the_server(
     assert [note["pitch"] for note in notes] == PITCHES
     sound = tab.download(tmp_path, "Download WAV")
     assert sound.read_bytes() == recording.read_bytes()
+
+
+def test_recording_is_sent_again_after_a_restart_of_the_service(
+    tab: Tab, recording: Path, tmp_path: Path
+) -> None:
+    """The first response ends in the middle, with a note that the second response has again."""
+    note = {"note_id": 0, "pitch": 61, "velocity": 80, "confidence": 0.9, "frame": 0, "time_s": 0}
+    messages = [
+        {"type": "started", "instruments": None},
+        {"type": "note_on", **note},
+        {"type": "error", "code": "draining", "message": "restarting", "retryable": True},
+    ]
+    body = "\n".join(map(json.dumps, messages))
+
+    def cut_off(route: Route) -> None:
+        route.fulfill(content_type="application/x-ndjson", body=body)
+
+    tab.page.route("**/transcribe*", cut_off, times=1)
+    tab.upload(recording)
+    assert pitches_of(tab.download(tmp_path)) == PITCHES
+    assert [note["pitch"] for note in notes_of(tab.download(tmp_path, "Download JSON"))] == PITCHES
 
 
 def test_filters_apply_to_views_and_files_and_select_notes_to_delete(

@@ -159,7 +159,8 @@ class ModelConfig:
     front_end: StridedConfig | FilterbankConfig = field(default_factory=StridedConfig)
     rse: RSEConfig = field(default_factory=RSEConfig)
     heads: Annotated[tuple[str, ...], Field(min_length=1)] = ("frame",)
-    """Predictions: "frame" first, then any others of :data:`HEADS`."""
+    """Predictions: "frame" first, then any others of :data:`HEADS`. Instruments, if any, are last
+    and complete, because the classes of labels have their order."""
     calibration: Flag = True
     """True if each pitch's frame logits have a trained scale and offset (released code)."""
 
@@ -169,6 +170,9 @@ class ModelConfig:
             raise ValueError(
                 f"heads must be 'frame', then any others of {HEADS} without repeats; got {heads}"
             )
+        number = len(INSTRUMENT_HEADS)
+        if set(heads) & set(INSTRUMENT_HEADS) and heads[-number:] != INSTRUMENT_HEADS:
+            raise ValueError(f"heads must end with all of {INSTRUMENT_HEADS} or none; got {heads}")
         halved = isinstance(self.front_end, StridedConfig) and self.front_end.convolutions > 1
         if halved and self.rse.maps < 2:  # the first convolution has maps // 2 channels
             raise ValueError("maps must be at least 2 for two or more convolutions, not 1")

@@ -40,7 +40,14 @@ from training.music.families import (
     predict_windows,
     validation_passages,
 )
-from training.music.losses import ClassShares, DistillationConfig, HeadWeights, Teacher, heads_loss
+from training.music.losses import (
+    ClassShares,
+    DistillationConfig,
+    HeadWeights,
+    Teacher,
+    heads_loss,
+    usable_frames,
+)
 from training.music.notes import notes_of
 from training.music.synth.bank import HELD_OUT
 from training.music.synth.config import CACHE, SynthConfig
@@ -51,7 +58,6 @@ from training.musicnet.objective import FrameTerms, frame_loss
 from training.musicnet.windows import Archive
 
 TONES = range(48, 84)  # pitches of synthetic windows
-FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
 SCORED_LOOKAHEADS_MS = (50, 100, 200, 370)
 
 
@@ -251,15 +257,6 @@ def tone_batch(rng: Rng, size: int, model: ModelConfig) -> Batch:
         for target, label in zip(batch.targets, labels, strict=True):
             target[row] = label
     return batch
-
-
-def usable_frames(model: ModelConfig) -> slice:
-    """Return the frames of a window to use in the loss: all frames that the network predicts. With
-    a filterbank, only frames with complete filters, at most FARTHEST_HOPS from the end."""
-    if not isinstance(model.front_end, FilterbankConfig):
-        outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
-        return slice(outside, FRAMES - outside)
-    return slice(FRAMES - FARTHEST_HOPS, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 
 def to_tensors(batch: Batch, device: torch.device) -> tuple[Tensor, Targets[Tensor]]:

@@ -41,6 +41,10 @@ CONFIG = "config.json"
 # Fields that a resumed run cannot change: they define the task, the shapes of the weights, and the
 # state of the optimiser.
 FIXED = (
+    "init",
+    "lambada.corpus_vectors",
+    "lambada.vectors",
+    "lambada.vocabulary",
     "algorithmic.task",
     "algorithmic.rse.",
     "lambada.rse.",
@@ -97,6 +101,10 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
     )
     if getattr(options, "data_dir", None) and not run.reads():
         parser.error(f"--data-dir: preset {base.preset} needs no data; choose another --preset")
+    for name, _, value in _differences(base, run):
+        if isinstance(value, Path) and name not in ("out", "init") and not run.reads():
+            option = "--" + name.replace("_", "-")
+            parser.error(f"{option}: preset {base.preset} needs no data; choose another --preset")
     if saved:
         _check_changes(saved, run)
     return run
@@ -243,12 +251,14 @@ def main(arguments: list[str] | None = None, prog: str = PROG) -> int:
     except KeyboardInterrupt:  # before training started, or the second signal
         print(f"{prog}: interrupted; progress since the last save is lost", file=sys.stderr)
         return INTERRUPTED
-    if metrics:  # empty if the run was interrupted
-        print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
-        if run.preset == DEFAULT_PRESET and _task_name(run) in MINUTE_FIGURES:
-            figure, chance, usual = MINUTE_FIGURES[_task_name(run)]
-            print(f"{figure}: {chance:.3f} by chance, {usual:.3f} after a full run of this preset")
-        print(f"the weights are in {run.out}: best.safetensors and last.safetensors")
+    if not metrics:
+        print(f"{prog}: interrupted and saved; continue with --resume", file=sys.stderr)
+        return INTERRUPTED
+    print(" ".join(f"{name} {value:.4f}" for name, value in metrics.items()))
+    if run.preset == DEFAULT_PRESET and _task_name(run) in MINUTE_FIGURES:
+        figure, chance, usual = MINUTE_FIGURES[_task_name(run)]
+        print(f"{figure}: {chance:.3f} by chance, {usual:.3f} after a full run of this preset")
+    print(f"the weights are in {run.out}: best.safetensors and last.safetensors")
     return 0
 
 

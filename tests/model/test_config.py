@@ -19,7 +19,7 @@ from model.config import (
     RSEConfig,
     StridedConfig,
 )
-from model.instruments import PROGRAMS, UNKNOWN, class_of, predicted_instruments
+from model.instruments import INSTRUMENT_HEADS, PROGRAMS, UNKNOWN, class_of, predicted_instruments
 from model.symbols import SymbolConfig
 
 CONFIGURATIONS = (RSEConfig, StridedConfig, FilterbankConfig, ModelConfig, SymbolConfig)
@@ -45,6 +45,9 @@ def test_each_invalid_field_is_named(kind: type) -> None:
         (LIVE, {"front_end": {**LIVE.to_json()["front_end"], "lookahead": 640}}, "lookahead.*512"),
         (LIVE, {"colour": 3}, "colour"),
         (LIVE, {"heads": ["onset"]}, "frame"),
+        (LIVE, {"heads": ["frame", "instrument:piano"]}, "or none"),
+        (LIVE, {"heads": ["frame", *reversed(INSTRUMENT_HEADS)]}, "must end with"),
+        (LIVE, {"heads": ["frame", *INSTRUMENT_HEADS, "onset"]}, "must end with"),
         (PAPER_TEXT, {"rse": {"maps": 1}}, "maps must be at least 2"),
     ],
 )

@@ -106,6 +106,11 @@ def test_the_paper_presets_differ_as_documented(preset: str, network: str) -> No
         ("algorithmic --loop.seed -1", "seed must be"),
         ("musicnet --data-dir /tmp", "preset minute needs no data; choose another --preset"),
         ("lambada --data-dir /tmp", "preset minute needs no data; choose another --preset"),
+        (
+            "musicnet --music.synth.real-root /tmp",
+            "real-root: preset minute needs no data",
+        ),
+        ("lambada --lambada.train /tmp/a.txt", "--lambada.train: preset minute needs no data"),
         ("musicnet --music.batch-size 0", "batch_size must be"),
         ("musicnet --music.weights.onset -1", "onset must be greater than"),
     ],
@@ -162,7 +167,7 @@ def test_a_terminated_run_can_be_resumed(tmp_path: Path) -> None:
         while process.poll() is None and not metrics.exists():
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
+        assert process.wait(120) == 130
     finally:
         process.kill()
         process.wait()

@@ -76,7 +76,8 @@ def evaluate_collection(
     evaluate = partial(_evaluate_recording, make_transcriber, streams, label_shift_s)
     recordings = collection.recordings
     failures = dict(collection.failures)
-    threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
+    jobs = max(1, min(jobs, len(recordings)))
+    threads = max(1, (os.cpu_count() or 1) // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), initialise_worker, (threads,)) as pool:
         outcomes = (pool.map if jobs > 1 else map)(evaluate, recordings)
         for recording, outcome in zip(recordings, outcomes, strict=True):

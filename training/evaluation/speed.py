@@ -43,7 +43,7 @@ def seconds(network: nn.Module, use: str, *shape: int) -> float:
     second, return its time. use: "training" or "inference"."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = fastest_dtype(device)
-    network.to(device, dtype)
+    network.to(device, dtype).train(use == "training")
     x = torch.randn(1, *shape, device=device).mul_(0.25).to(dtype)
 
     def step() -> float:

@@ -66,14 +66,14 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
-        fine_tune(_options(arguments))
+        is_complete = fine_tune(_options(arguments))
     except (ArithmeticError, OSError, ValueError) as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"{PROG}: interrupted; progress since the last save is lost", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    return 0 if is_complete else INTERRUPTED
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -109,6 +109,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         saved = json.loads(path.read_text())
         if not isinstance(saved, dict):
             raise WeightsError(f"{path} is not the configuration of a run")
+        for name, value in saved.items():
+            given = getattr(options, name)
+            if given != parser.get_default(name) and str(given) != str(value):
+                option = "--" + name.replace("_", "-")
+                raise WeightsError(f"a resumed run keeps its options: omit {option} {given}")
         vars(options).update(saved)
         options.folder = Path(options.folder)
         options.rendered = Path(options.rendered) if options.rendered else None
@@ -116,6 +121,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     if options.folder is None:
         parser.error("FOLDER is required")
     options.folder = options.folder.resolve()  # to resume from any folder
+    options.rendered = options.rendered and options.rendered.resolve()
+    if Path(options.model).is_file():
+        options.model = str(Path(options.model).resolve())
     if (options.out / STATE).exists():
         raise WeightsError(
             f"{options.out} already contains a run: continue with --resume, or choose another --out"
@@ -130,10 +138,11 @@ def _save(options: argparse.Namespace) -> None:
     write_atomically(options.out / CONFIG, text.encode())
 
 
-def fine_tune(options: argparse.Namespace) -> None:
+def fine_tune(options: argparse.Namespace) -> bool:
     """Train on the recordings, choose the interpolation and the settings of the note tracker, and
-    report the accuracy. Return early if training was interrupted. Raises ValueError if the run is
-    resumed with other recordings, whose split could test the weights on their training data."""
+    report the accuracy. Return False if a signal interrupted training. Raises ValueError if the run
+    is resumed with other recordings, whose split could test the weights on their training data.
+    """
     initial = load(options.model, dtype=torch.float32)
     if not {"frame", "onset"} <= set(initial.config.heads):
         raise WeightsError(
@@ -162,10 +171,10 @@ def fine_tune(options: argparse.Namespace) -> None:
     parts = split(collection.recordings, options.seed)
     print(f"split: {parts.description}", flush=True)
     trainer = _trainer(options, initial, collection, parts, synth)
-    trainer.run()
+    metrics = trainer.run()
     if trainer.progress < 1:
         print(f"stopped at step {trainer.step} of {options.steps}: continue with --resume")
-        return
+        return metrics != {}
     families: dict[str, list[Passage]] = {}
     if options.rendered:
         families = validation_passages(synth, CHOOSE_PASSAGES, FAMILY_S, SEED)
@@ -204,6 +213,7 @@ def fine_tune(options: argparse.Namespace) -> None:
     write_atomically(options.out / REPORT, json.dumps(report, indent=1).encode())
     save_weights(network, {**card, "fine_tuned": report}, path, half=True)
     print(f"wrote {path}; use it with rse-transcribe --model {path}, or RSE_MODEL={path}")
+    return True
 
 
 def _trainer(

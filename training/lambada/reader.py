@@ -65,8 +65,9 @@ def place(encoded: Encoded, length: int, offset: int) -> I64:
 
 def vote(scores: Sequence[F32], offsets: Sequence[int], words: Sequence[str]) -> bool:
     """Return True if the last word has the highest probability of all words. The probability of a
-    word is summed over its occurrences in all placements. Padding and mask are ignored. scores:
-    logits of each placement."""
+    word is summed over its occurrences in all placements. (The paper selects one position; the
+    released code counts the most probable positions of ten placements.) Padding and mask are
+    ignored. scores: logits of each placement."""
     context = words[:-1]
     sums: Counter[str] = Counter()
     for score, offset in zip(scores, offsets, strict=True):

@@ -72,22 +72,30 @@ def read_vectors(path: Path, max_words: int = 0) -> tuple[tuple[str, ...], F32]:
     """Read the first ``max_words`` words of a file (0 means all) and their vectors, (words,
     dimensions). A repeated word counts once.
 
-    A line has a word and its numbers, separated by spaces. The first line of fastText's .vec files
-    has the numbers of words and dimensions. GloVe's files have no such line. Raises OSError, and
-    TextError for other formats.
+    A line has a word, which may contain spaces, and its numbers, separated by spaces. The first
+    line of fastText's .vec files has the numbers of words and dimensions. GloVe's files have no
+    such line. Raises OSError, and TextError for other formats.
     """
     vectors: dict[str, F32] = {}
+    number = dimensions = 0
     try:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            for number, line in enumerate(file):
-                word, *values = line.rstrip().split(" ")
-                if number or len(values) > 1:
-                    vectors.setdefault(word, np.array(values, np.float32))
+            for number, line in enumerate(file, 1):
+                dimensions = dimensions or line.rstrip().count(" ")
+                word, *values = line.rstrip().rsplit(" ", dimensions)
+                if number == 1 and dimensions == 1:
+                    dimensions = 0  # the header of fastText's files
+                    continue
+                if len(values) < dimensions:
+                    raise ValueError(f"{len(values)} numbers instead of {dimensions}")
+                vectors.setdefault(word, np.array(values, np.float32))
                 if max_words and len(vectors) == max_words:
                     break
-        table = np.stack(list(vectors.values()))
     except ValueError as error:
-        raise TextError(f"{path} is not a file of word vectors: {error}") from error
+        raise TextError(f"{path}, line {number}: not a word vector: {error}") from error
+    if not vectors:
+        raise TextError(f"{path} has no word vectors")
+    table = np.stack(list(vectors.values()))
     if not table.size or not np.isfinite(table).all():
         raise TextError(f"{path} has word vectors that are empty or not finite")
     return tuple(vectors), table

@@ -145,8 +145,9 @@ def orthogonal(matrix: Tensor) -> Tensor:
 def parameter_groups(
     network: nn.Module, weight_decay: float, optimizer: str
 ) -> list[dict[str, Any]]:
-    """Return the groups of trained parameters: matrices and kernels with weight decay (the
-    released code selects them by names that contain CvK), and all others without. "muon" adds a
+    """Return the groups of trained parameters: those with two or more axes, such as matrices and
+    kernels, with weight decay (the released code selects kernels by names that contain CvK), and
+    all others without. "muon" adds a
     first group for the matrices of shuffle-exchange networks. "released" adds a last group for the
     embedding, which follows the sparse rule and does not decay."""
     special = {"muon": ResidualShuffleExchange, "released": nn.Embedding}.get(optimizer, ())

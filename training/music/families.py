@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.config import CENTRE_FRAME, FRAMES, HOP, SAMPLE_RATE, ModelConfig
+from model.config import CENTRE_FRAME, FRAMES, HOP, INSTRUMENTS, SAMPLE_RATE, ModelConfig
+from model.instruments import UNKNOWN
 from model.transcriber import TranscriptionModel
 from training.arrays import F32, F64, Rng
 from training.music.metrics import frame_average_precision
@@ -81,7 +82,9 @@ def validation_passages(
     real: dict[str, list[RealRecording]] = {}
     if config.real_root is not None:
         source = config.real_root, config.cache, "validation"
-        real = {"piano": load_scored(*source), **load_labelled(*source)}
+        real = load_labelled(*source)
+        for recording in load_scored(*source):
+            real.setdefault(_family_of(recording), []).append(recording)
     families = {}
     for number, name in enumerate(FAMILIES):
         rng = np.random.default_rng([seed, number])
@@ -92,6 +95,13 @@ def validation_passages(
         if passages:
             families[name] = passages
     return families
+
+
+def _family_of(recording: RealRecording) -> str:
+    """Return the family of a soloist, or "ensembles" for several or other instruments."""
+    soloist = set(recording.notes.instrument.tolist()) - {UNKNOWN}
+    classes = {INSTRUMENTS[number] for number in soloist}
+    return next((name for name, of in FAMILIES.items() if classes & set(of.classes)), "ensembles")
 
 
 def _real_passage(recordings: list[RealRecording], index: int, seconds: float, rng: Rng) -> Passage:
@@ -176,7 +186,7 @@ def _frame_labels(passage: Passage) -> Rendered:
         end_s = len(passage.audio) / SAMPLE_RATE
         onsets = rows(np.zeros(1), end_s, ALL_PITCHES, ONSET_UNKNOWN)
         unknown = np.concatenate([unknown, onsets])
-    return Rendered(passage.audio, passage.notes, unknown=unknown)
+    return Rendered(passage.audio, passage.notes, passage.pedal, unknown)
 
 
 def predict_windows(network: TranscriptionModel, batch: Batch) -> F32:

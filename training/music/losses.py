@@ -9,10 +9,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model import storage
-from model.config import INSTRUMENT_HEADS, WINDOW, ModelConfig
+from model.config import (
+    CENTRE_FRAME,
+    FRAMES,
+    HOP,
+    INSTRUMENT_HEADS,
+    WINDOW,
+    FilterbankConfig,
+    ModelConfig,
+)
 from model.storage import fastest_dtype
 from model.validation import Fraction, NonNegative, validated_dataclass
 from training.music.targets import Targets
+
+FARTHEST_HOPS = 48  # maximum look-ahead of a frame in the loss
+
+
+def usable_frames(model: ModelConfig) -> slice:
+    """Return the frames of a window to use in the loss: all frames that the network predicts. With
+    a filterbank, only frames with complete filters, at most FARTHEST_HOPS from the end."""
+    if not isinstance(model.front_end, FilterbankConfig):
+        outside = CENTRE_FRAME - (model.front_end.window // HOP - 1) // 2
+        return slice(outside, FRAMES - outside)
+    return slice(FRAMES - FARTHEST_HOPS, FRAMES + 1 - model.front_end.lookahead // HOP)
 
 
 @validated_dataclass()
@@ -150,9 +169,11 @@ class Teacher:
             needs = f"needs more context than {student.name}, or another sample rate"
             raise ValueError(f"teacher {config.teacher} {needs}")
         self._samples = teacher.context + WINDOW
+        self._stop = usable_frames(teacher).stop  # the teacher was not trained on later frames
 
     def mixed(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
-        """Mix the teacher's predictions for windows, (batch, samples), into their labels."""
+        """Mix the teacher's predictions for windows, (batch, samples), into their labels. Frames
+        that the teacher cannot predict, because its look-ahead is longer, keep their labels."""
         rows = self._predictions(audio)
         targets = {
             name: torch.lerp(getattr(labels, name), rows[name], self._share)
@@ -161,11 +182,14 @@ class Teacher:
         }
         if "velocity" in targets:  # 0 where no note starts or the velocity is unknown
             targets["velocity"] *= labels.velocity > 0
+        for name, target in targets.items():
+            target[:, self._stop :] = getattr(labels, name)[:, self._stop :]
         return labels._replace(**targets)
 
     def replaced(self, audio: Tensor, labels: Targets[Tensor]) -> Targets[Tensor]:
         """Replace all labels of windows, (batch, samples), by the teacher's predictions. A note
-        gets the most probable instrument at its onset."""
+        gets the most probable instrument at its onset. Frames that the teacher cannot predict are
+        unknown."""
         rows = self._predictions(audio)
         new = {name: rows[name] for name in DISTILLED_HEADS if name in rows}
         if "pedal" in rows:
@@ -174,7 +198,9 @@ class Teacher:
         if classes:
             best = torch.stack(classes).argmax(dim=0).float() + 1
             new["instrument"] = best * (rows["onset"] > MIN_ONSET)
+            new["instrument"][:, self._stop :] = 0
         unknown = torch.zeros_like(labels.frame_unknown)
+        unknown[:, self._stop :] = 1
         return labels._replace(frame_unknown=unknown, onset_unknown=unknown, **new)
 
     def _predictions(self, audio: Tensor) -> dict[str, Tensor]:

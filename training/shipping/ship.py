@@ -1,8 +1,9 @@
-"""Turns a finished run into weights: ``python -m training.shipping.ship RUN --name live``.
+"""Turns finished runs into weights: ``python -m training.shipping.ship RUN ... --name live``.
 
 Writes ``model/weights/NAME.safetensors`` in float16, its card ``NAME.json`` (configuration, data,
 validation figures, settings of the note tracker) and a page for readers, ``NAME.md``. Validation
-and the choice of settings use the written weights. Without RUN, the command only chooses the
+and the choice of settings use the written weights. The weights of several runs, which started from
+the same weights, are averaged. Without RUN, the command only chooses the
 settings of existing weights: ``--name live --parts early``. Each part depends on the parts before
 it. All parts use validation passages. With ``--real DIR``, these include the validation split of
 the real recordings in DIR. The part ``recordings`` also uses the recordings of ``--choose DIR``,
@@ -13,7 +14,7 @@ import argparse
 import dataclasses
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +45,7 @@ PARTS: dict[str, tuple[Part, int, float]] = {
 def main(arguments: list[str] | None = None) -> int:
     parser = documented_parser("training.shipping.ship", __doc__)
     add = parser.add_argument
-    add("run", type=Path, nargs="?", help="folder of a training run")
+    add("runs", type=Path, nargs="*", metavar="RUN", help="folder of a training run")
     add("--name", required=True, help="name of the weights")
     add("--weights", default="best", choices=["best", "last"])
     add("--parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="settings to choose")
@@ -57,8 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     path = options.out / f"{options.name}.safetensors"
     synth = SynthConfig(options.synth, CACHE, real_root=options.real)
     try:
-        if options.run:
-            write(options.run / f"{options.weights}.safetensors", path, synth)
+        if options.runs:
+            files = [run / f"{options.weights}.safetensors" for run in options.runs]
+            write(files, path, synth)
         choose(path, synth, options)
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -66,12 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def write(run: Path, path: Path, synth: SynthConfig) -> None:
-    """Write the weights of a run and their card. Raises ValueError if the run was not trained on
-    rendered audio, and ValueError or OSError for unusable data."""
-    trained = load(run, dtype=torch.float32)
-    if not trained.card.get("data", {}).get("synth"):
-        raise ValueError(f"{run} was not trained on rendered audio")
+def write(runs: Sequence[Path], path: Path, synth: SynthConfig) -> None:
+    """Write the mean of the weights of runs, and the card of the first. Raises ValueError if
+    ``averaged`` does, and ValueError or OSError for unusable data."""
+    trained = averaged(runs)
     config = dataclasses.replace(trained.config, name=path.stem)
     # The sources are read before anything is written, because missing data are an error.
     card = with_sources(trained.card, sources(synth))
@@ -81,6 +81,22 @@ def write(run: Path, path: Path, synth: SynthConfig) -> None:
     card["validation"] = task.validate(load(path, dtype=torch.float32))
     logger.info("validation: %s", card["validation"])
     write_card(path, card)
+
+
+def averaged(runs: Sequence[Path]) -> TranscriptionModel:
+    """Return the first network with the mean of the weights of all. Raises ValueError if the runs
+    have different networks, or one was not trained on rendered audio."""
+    networks = [load(run, dtype=torch.float32) for run in runs]
+    for run, network in zip(runs, networks, strict=True):
+        if not network.card.get("data", {}).get("synth"):
+            raise ValueError(f"{run} was not trained on rendered audio")
+        if network.config != networks[0].config:
+            raise ValueError(f"{run} has another network than {runs[0]}")
+    states = [network.state_dict() for network in networks]
+    networks[0].load_state_dict(
+        {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+    )
+    return networks[0]
 
 
 def choose(path: Path, synth: SynthConfig, options: argparse.Namespace) -> None:

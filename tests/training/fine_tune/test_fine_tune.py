@@ -27,7 +27,7 @@ from training.fine_tune import choose
 from training.fine_tune.task import OWN, FineTuneTask
 from training.loop.loop import LoopConfig, Trainer
 from training.music.families import recorded_passage
-from training.music.losses import DistillationConfig, Teacher
+from training.music.losses import DistillationConfig, Teacher, usable_frames
 from training.music.notes import notes_of
 from training.music.real import RealRecording
 from training.music.synth.config import SynthConfig
@@ -109,6 +109,8 @@ def test_fine_tuning_writes_weights_and_a_report(
     assert "other usable recordings (0, 1, 2, new)" in error
     for file in folder.glob("new.*"):
         file.unlink()
+    error = run(fine_tune.main, *resume, "--steps", 9).error
+    assert "a resumed run keeps its options: omit --steps 9" in error
     assert run(fine_tune.main, *resume).status == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
@@ -249,12 +251,15 @@ def test_the_teacher_replaces_unknown_labels(tiny_weights: Path) -> None:
     batch.targets.frame_unknown[:] = 1
     _, labels = to_tensors(batch, torch.device("cpu"))
     targets = Teacher(config, TINY).replaced(windows, labels)
-    heads = TINY.heads
+    heads, stop = TINY.heads, usable_frames(TINY).stop
     for head in ("frame", "onset", "velocity", "offset"):
         torch.testing.assert_close(getattr(targets, head), predicted[:, heads.index(head)])
     torch.testing.assert_close(targets.pedal, predicted[:, heads.index("pedal"), :, 60])
-    assert not targets.frame_unknown.any()
-    assert torch.equal(targets.instrument > 0, targets.onset > 0.3)
+    assert not targets.frame_unknown[:, :stop].any()
+    assert targets.onset_unknown[:, stop:].all()
+    is_new = targets.onset > 0.3
+    assert torch.equal(targets.instrument[:, :stop] > 0, is_new[:, :stop])
+    assert not targets.instrument[:, stop:].any()
     assert targets.instrument.max() <= sum(head.startswith("instrument") for head in heads)
 
 

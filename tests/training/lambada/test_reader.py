@@ -21,6 +21,7 @@ TWO_WORDS = ("the", "owl"), [[0.5, -1], [2, 3.5]]
     [
         ("the 0.5 -1\nowl 2 3.5\n", *TWO_WORDS),  # GloVe
         ("2 2\nthe 0.5 -1 \nowl 2 3.5 \n", *TWO_WORDS),  # fastText
+        (", 1 0\n. . . 2 0\n", (",", ". . ."), [[1, 0], [2, 0]]),  # words with spaces in GloVe
         ("the 1 0\n1999 2 0\na 3 0\nno vector\n", ("the", "1999", "a"), [[1, 0], [2, 0], [3, 0]]),
     ],
 )
@@ -36,7 +37,7 @@ def test_vectors_are_read_up_to_the_maximum(
 @pytest.mark.parametrize("text", ["", "the 1 2 3\nowl 1 2\n", "once upon a time\n", "the 1 nan\n"])
 def test_invalid_vectors_are_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "vectors").write_text(text)
-    with pytest.raises(TextError, match="word vectors"):
+    with pytest.raises(TextError, match="word vector"):
         read_vectors(tmp_path / "vectors")
 
 

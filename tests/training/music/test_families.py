@@ -22,6 +22,7 @@ from training.music.families import (
 from training.music.notes import FRAME_UNKNOWN
 from training.music.real import CLASSES
 from training.music.synth.config import SynthConfig
+from training.music.targets import PEDAL_SCALE
 
 
 def test_passages_of_every_family_are_deterministic(synth_config: SynthConfig) -> None:
@@ -82,3 +83,4 @@ def test_the_mean_weighs_families_equally(synth_config: SynthConfig) -> None:
     values = [metrics[f"{head}_ap:{f}"] for head in ("frame", "onset") for f in ("piano", "bowed")]
     assert metrics["families"] == pytest.approx(np.mean(values))
     assert metrics["false_onsets_min:no notes"] >= 0
+    assert (windows["piano"].targets.pedal <= PEDAL_SCALE).any()  # the pedal is known

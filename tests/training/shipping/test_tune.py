@@ -7,12 +7,14 @@ from typing import cast
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from model.storage import load, save_weights
 from model.transcriber import TranscriptionModel
 from service.notes.tracker_settings import TrackerSettings
 from tests.commands import run
 from tests.fakes import FAKE_RATE_HZ, FakeTranscriber, play
+from tests.networks import TINY
 from training.evaluation.truth import labelled_f1, labelled_frame_f1, truth_of
 from training.music.families import Passage
 from training.music.notes import (
@@ -148,6 +150,20 @@ def test_shipping_without_inputs_writes_nothing(tiny_weights: Path, tmp_path: Pa
     assert "bank_index.json" in error
     assert not out.exists()
     assert run(ship.main, trained).status == 2  # A default name could replace shipped weights.
+
+
+def test_weights_of_several_runs_are_averaged(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.safetensors" for number in range(3)]
+    networks = [TranscriptionModel(TINY) for _ in range(2)]
+    networks.append(TranscriptionModel(replace(TINY, heads=("frame",))))
+    for file, network in zip(files, networks, strict=True):
+        card = {"config": network.config.to_json(), "data": {"synth": {"root": "data"}}}
+        save_weights(network, card, file)
+    name = "network.embed.weight"
+    first, second = (network.state_dict()[name] for network in networks[:2])
+    torch.testing.assert_close(ship.averaged(files[:2]).state_dict()[name], (first + second) / 2)
+    with pytest.raises(ValueError, match="2.safetensors has another network"):
+        ship.averaged(files)
 
 
 def test_only_runs_on_rendered_audio_are_shipped(tiny_weights: Path, tmp_path: Path) -> None:

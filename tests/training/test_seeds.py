@@ -45,8 +45,8 @@ def test_an_unfinished_run_stops_the_series(
     with monkeypatch.context() as patch:
         patch.setattr("training.presets.AlgorithmicTask", InterruptedTask)
         status, _, error = run(main, *arguments)  # The last step is trained, but not validated.
-    assert status == 1
-    assert "stopped at step 2 of 2" in error
+    assert status == 130
+    assert "interrupted and saved" in error
     assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
     assert run(main, *arguments).status == 0
     assert (tmp_path / "seeds.json").exists()

@@ -37,7 +37,7 @@ try:
     from clients.capture import DeviceError, Microphone, load_sounddevice
     from clients.terminal import TOO_LATE_S, Terminal
     from service.score.analysis import add_beat_options, analyse, beat_hints_from
-    from service.score.beats import BeatHints
+    from service.score.beats import NO_BEAT_HINTS, BeatHints
 except ImportError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'rse-transcribe[clients]'")
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m clients.
     add_result_options(parser)
     add_beat_options(parser)
     args = parser.parse_args(arguments)
-    if args.midi is None and beat_hints_from(args) != BeatHints():
+    if args.midi is None and beat_hints_from(args) != NO_BEAT_HINTS:
         parser.error("--bpm, --beats-per-bar and other beat options require --midi")
     outputs = [path for path in (args.midi, args.save) if path is not None]
     try:

@@ -99,12 +99,15 @@ def parse(arguments: list[str], prog: str = PROG) -> Run:
         args=["--help" if argument == "--help-all" else argument for argument in rest],
         config=(tyro.conf.AvoidSubcommands,),
     )
-    if getattr(options, "data_dir", None) and not run.reads():
-        parser.error(f"--data-dir: preset {base.preset} needs no data; choose another --preset")
-    for name, _, value in _differences(base, run):
-        if isinstance(value, Path) and name not in ("out", "init") and not run.reads():
-            option = "--" + name.replace("_", "-")
-            parser.error(f"{option}: preset {base.preset} needs no data; choose another --preset")
+    data = ["data_dir"] if folder else []
+    data += [
+        name
+        for name, _, value in _differences(base, run)
+        if isinstance(value, Path) and name not in ("out", "init")
+    ]
+    if data and not run.reads():
+        option = "--" + data[0].replace("_", "-")
+        parser.error(f"{option}: preset {base.preset} needs no data; choose another --preset")
     if saved:
         _check_changes(saved, run)
     return run

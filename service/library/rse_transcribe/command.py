@@ -119,7 +119,7 @@ def _report(message: object) -> None:
 def _transcribe(arguments: list[str]) -> int:
     from service.protocol.options import StreamOptions, lookahead_notice
     from service.score.analysis import beat_hints_from
-    from service.score.beats import BeatHints
+    from service.score.beats import NO_BEAT_HINTS
 
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -142,7 +142,7 @@ def _transcribe(arguments: list[str]) -> int:
         StreamOptions(**options)
         hints = beat_hints_from(args)
         endings = {target.suffix.lower() for target in work.values()}
-        if endings and endings <= {".csv", ""} and (args.bends or hints != BeatHints()):
+        if endings and endings <= {".csv", ""} and (args.bends or hints != NO_BEAT_HINTS):
             parser.error("CSV has no beats, chords or bends: omit their options, or write JSON")
         _check_libraries(endings)
     except (ValueError, ImportError) as error:

@@ -125,8 +125,9 @@ def _continued(before: Sequence[LiveBeat], notes: F64, beats: Beats) -> list[tup
 
 
 def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float | None = None) -> Beats | None:
-    """Return the reported beats with their gaps filled. A long gap is filled with complete bars.
-    Return None if there are fewer than two beats.
+    """Return the reported beats with their gaps filled. A long gap is filled with complete bars. A
+    longer beat that continues the count of its bar, or whose tempo lasts, is not a gap. Return None
+    if there are fewer than two beats.
 
     Args:
         sounding_s: duration of the performance without its long pauses, if the beats must also be
@@ -137,9 +138,14 @@ def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float | None = None) -> 
         return None
     time_s, bar, missing_s = [reported[0].time_s], [reported[0].place], 0.0
     period_s = reported[1].time_s - reported[0].time_s
-    for beat in reported[1:]:
-        gap_s = beat.time_s - time_s[-1]
-        steps = max(1, round(gap_s / max(period_s, SHORTEST_S / 2)))
+    for last, beat, after in zip(reported, reported[1:], [*reported[2:], None], strict=False):
+        gap_s = beat.time_s - last.time_s
+        next_s = after.time_s - beat.time_s if after else 0.0
+        # The minimum of the periods before and after a gap is shorter than the gap; after a change
+        # of tempo, the period after it is not.
+        ratio = gap_s / max(period_s, next_s, SHORTEST_S / 2)
+        continues = beat.place == (last.place + 1) % last.beats_per_bar
+        steps = 1 if continues and ratio < last.beats_per_bar + 0.5 else max(1, round(ratio))
         if steps > 2 * beat.beats_per_bar:
             rest = (beat.place - bar[-1]) % beat.beats_per_bar
             steps = rest + round((steps - rest) / beat.beats_per_bar) * beat.beats_per_bar

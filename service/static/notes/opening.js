@@ -213,23 +213,32 @@ function isInTime(tempos, tracks, division) {
   return new Set(tempos.map(({ us }) => us)).size > 1 || near.length > 0.7 * steps.length;
 }
 
-/** Return the beats of the time signatures, quarters or dotted quarters; [] if there are no signatures. */
+/**
+ * Return the beats of the time signatures: quarters, dotted quarters, or eighths in irregular metres
+ * and 3/8; [] if there are no signatures. A first bar that is shorter than the next is a pickup.
+ */
 function beatsOf(bars, division, last, secondsOf) {
-  const beats = [];
   bars.sort((a, b) => a.tick - b.tick);
-  for (const [at, { tick, count, unit }] of bars.entries()) {
-    const compound = unit === 8 && count % 3 === 0;
-    const size = (division * 4 * (compound ? 3 : 1)) / unit;
-    const perBar = compound ? count / 3 : count;
-    if (perBar < 2 || perBar > MAX_BEATS_PER_BAR) return [];
-    const end = bars[at + 1]?.tick ?? last + 1;
-    for (let place = 0; tick + place * size < end; place += 1) {
-      beats.push({
-        time_s: secondsOf(tick + place * size),
-        place: place % perBar,
-        beats_per_bar: perBar,
-        subdivision: compound ? 3 : 2,
-      });
+  const isCompound = ({ unit, count }) => unit === 8 && count % 3 === 0;
+  const hasDotted = bars.some((bar) => isCompound(bar) && bar.count > 3);
+  const metres = bars.map(({ tick, count, unit }) => {
+    const compound = hasDotted && isCompound({ unit, count });
+    const size = (division * 4 * (compound ? 3 : 1)) / Math.max(unit, 4);
+    const perBar = compound ? count / 3 : unit < 4 ? (count * 4) / unit : count;
+    return { tick, size, perBar, subdivision: compound ? 3 : 2 };
+  });
+  const beats = [];
+  for (const [at, { tick, size, perBar, subdivision }] of metres.entries()) {
+    const next = metres[at + 1];
+    const count = Math.ceil(((next?.tick ?? last + 1) - tick) / size);
+    const isPickup = at === 0 && next && count <= perBar && perBar < next.perBar;
+    const near = metres[at - 1] ?? next ?? { perBar: 0 };
+    const whole = isPickup || perBar < 2 ? near.perBar : perBar;
+    if (whole < 2 || whole > MAX_BEATS_PER_BAR) return [];
+    const first = isPickup ? whole - count : 0;
+    for (let beat = 0; beat < count; beat += 1) {
+      const time_s = secondsOf(tick + beat * size);
+      beats.push({ time_s, place: (first + beat) % whole, beats_per_bar: whole, subdivision });
     }
   }
   return beats;

@@ -44,26 +44,35 @@ export function tempoOf(beats) {
   return { tickOf, events };
 }
 
-/** Insert the missing beats, from 0 s on. */
+/**
+ * Insert the missing beats, from 0 s on. As in scores, a longer beat that continues the count of its
+ * bar, or whose tempo lasts, is not a gap.
+ */
 function filled(beats) {
   if (beats.length < 2) return [];
   const rows = [];
-  const fill = (from, to, next, period) => {
-    const steps = Math.max(1, Math.round((to - from) / Math.min(period, MAX_PERIOD_S)));
+  const fill = (from, to, next, steps) => {
     for (let step = 0; step < steps; step += 1) {
       const place = next.place - steps + step;
       const bar = next.beats_per_bar;
       const time_s = from + ((to - from) * step) / steps;
       rows.push({ ...next, time_s, place: ((place % bar) + bar) % bar });
     }
-    return (to - from) / steps;
   };
+  const stepsOf = (gap, period) => Math.max(1, Math.round(gap / period));
   let period = beats[1].time_s - beats[0].time_s;
-  fill(0, beats[0].time_s, beats[0], period);
+  fill(0, beats[0].time_s, beats[0], stepsOf(beats[0].time_s, Math.min(period, MAX_PERIOD_S)));
   for (const [at, beat] of beats.slice(0, -1).entries()) {
+    const next = beats[at + 1];
+    const gap = next.time_s - beat.time_s;
+    const usual = Math.max(period, (beats[at + 2]?.time_s ?? 0) - next.time_s);
+    const continues = next.place === (beat.place + 1) % beat.beats_per_bar;
+    const isGap = !continues || gap >= (beat.beats_per_bar + 0.5) * usual;
+    const steps = Math.max(isGap ? stepsOf(gap, usual) : 1, Math.ceil(gap / MAX_PERIOD_S));
     const last = rows.length;
-    period = fill(beat.time_s, beats[at + 1].time_s, beats[at + 1], period);
+    fill(beat.time_s, next.time_s, next, steps);
     rows[last].place = beat.place;
+    period = gap / steps;
   }
   rows.push(beats.at(-1));
   return rows;

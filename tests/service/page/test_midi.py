@@ -81,6 +81,44 @@ def test_unusual_beats_do_not_change_times(bench: Tab, times_s: tuple[float, ...
     assert onsets_s(file) == pytest.approx(played_s, abs=0.03)
 
 
+@pytest.mark.parametrize("slow_s", [0.75, 1.0, 1.5])
+def test_slower_beats_of_a_midi_file_are_no_gaps(bench: Tab, slow_s: float) -> None:
+    times_s = [*(0.5 * np.arange(16)), *(7.5 + slow_s * np.arange(1, 17))]
+    beats = [beat(t, n, 4) for n, t in enumerate(times_s)]
+    file = written(bench, [note(t, t + 0.2) for t in times_s], beats=beats)
+    midi = pretty_midi.PrettyMIDI(io.BytesIO(file))
+    assert [(c.numerator, c.denominator) for c in midi.time_signature_changes] == [(4, 4)]
+    assert midi.get_downbeats() == pytest.approx(times_s[::4], abs=0.03)
+
+
+@pytest.mark.parametrize("subdivision", [2, 3])
+@pytest.mark.parametrize(("size", "first"), [(4, 0), (4, 1), (3, 1), (4, 2), (4, 3)])
+def test_pickups_survive_midi_files(bench: Tab, size: int, first: int, subdivision: int) -> None:
+    beats = [beat(0.5 * n, n - first, size, subdivision) for n in range(24)]
+    notes = [note(0.5 * n, 0.5 * n + 0.2) for n in range(24)]
+    kept = opened(bench, written(bench, notes, beats=beats))["beats"]
+    assert [(b["place"], b["beats_per_bar"]) for b in kept[:20]] == [
+        (b["place"], b["beats_per_bar"]) for b in beats[:20]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metre", "period_s", "beats_per_bar"), [((3, 8), 0.25, 3), ((2, 2), 0.5, 4), ((6, 8), 0.75, 2)]
+)
+def test_beats_of_opened_midi_files(
+    bench: Tab, metre: tuple[int, int], period_s: float, beats_per_bar: int
+) -> None:
+    midi = pretty_midi.PrettyMIDI(initial_tempo=120)
+    midi.time_signature_changes.append(pretty_midi.TimeSignature(*metre, 0))
+    part = pretty_midi.Instrument(0)
+    part.notes = [pretty_midi.Note(80, 60, n / 4, n / 4 + 0.2) for n in range(24)]
+    midi.instruments.append(part)
+    midi.write(file := io.BytesIO())
+    beats = opened(bench, file.getvalue())["beats"]
+    assert [b["time_s"] for b in beats[:5]] == pytest.approx(period_s * np.arange(5))
+    assert {b["beats_per_bar"] for b in beats} == {beats_per_bar}
+
+
 SPLIT_AND_LOUDER = """async (notes) => {
   const { split, applied, louder } = await import('./edit/commands.js');
   const edited = applied(notes, split(notes.slice(0, 1), 1));

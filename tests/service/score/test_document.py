@@ -1,5 +1,6 @@
 """Tests of complete scores, opened with music21."""
 
+import html
 import re
 from dataclasses import asdict
 from fractions import Fraction
@@ -12,7 +13,7 @@ import pytest
 
 from service.score import sheet
 from service.score.beats import BeatHints
-from service.score.document import ScoreDocument
+from service.score.document import ScoreDocument, _finished
 from service.score.live import LiveBeat
 from service.score.part import Part
 from service.score.quantise import QuantisedNote
@@ -63,6 +64,28 @@ def test_titles_are_cleaned_and_undrawable_characters_reported() -> None:
     assert parse(score).metadata.bestTitle == "Caf\u00e9 \u03a9\u0436 \u611b\u611b"
     assert score.undrawable == "\u611b"
     assert score.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(("length", "width"), [(46, 900), (140, None), (140, 2100), (5, None)])
+def test_long_titles_fit_the_page(length: int, width: int | None) -> None:
+    title = ("Sonata & Fugue, " * 9)[:length]
+    score = ScoreDocument(as_notes(tune(BEATS_S, 4)), title=title)
+    svg = _finished(score._engraved(width).renderToSVG(1))
+    head = re.search('(?s)class="pgHead.*? x="([0-9]+)".*?size="([0-9]+)px">([^<]+)', svg)
+    assert head is not None
+    shown = html.unescape(head[3])
+    assert title.startswith(shown.rstrip("\u2026"))
+    assert 0.5 * int(head[2]) * len(shown) < 2 * int(head[1])
+    assert int(head[2]) >= 300
+    assert parse(score).metadata.bestTitle == title.strip()
+
+
+def test_long_names_of_parts_are_abbreviated_after_the_first_system() -> None:
+    score = ScoreDocument(
+        [note for name in ("Second Violin", "Flute") for note in as_notes(tune(BEATS_S, 4), name)]
+    )
+    names = re.findall(b"<part-abbreviation>([^<]+)", score.musicxml)
+    assert sorted(names) == [b"Flute", b"Second Vi."]
 
 
 def test_parts_have_score_order() -> None:
@@ -263,8 +286,8 @@ def test_score_without_notes_has_a_part() -> None:
 
 
 def test_first_bar_with_an_extra_beat_has_its_own_signature() -> None:
-    """A beat of the first bar was missed, and its gap is filled."""
-    places = [(0.0, 0), (0.5, 1), (1.5, 2), (2.0, 3), *((2.5 + n / 2, n % 4) for n in range(24))]
+    """One beat of the first bar was missed, and its gap is filled. Another was counted twice."""
+    places = [(0.0, 0), (0.5, 1), (1.5, 3), (2.0, 3), *((2.5 + n / 2, n % 4) for n in range(24))]
     beats = [LiveBeat(time_s, place, 4, 2) for time_s, place in places]
     rows = [(n / 2, n / 2 + 0.4, 60, 80) for n in range(28)]
     root = ElementTree.fromstring(ScoreDocument(as_notes(np.array(rows)), reported=beats).musicxml)

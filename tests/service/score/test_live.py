@@ -74,6 +74,16 @@ def test_gaps_between_reported_beats_are_filled() -> None:
     assert fill_gaps(rows[:1]) is None
 
 
+@pytest.mark.parametrize("period_s", [0.25, 0.8, 1.0, 1.6])
+def test_changes_of_tempo_are_no_gaps(period_s: float) -> None:
+    time_s = [*(0.5 * np.arange(16)), *(7.5 + period_s * np.arange(1, 16))]
+    fermata_s = [t + period_s * (n > 24) for n, t in enumerate(time_s)]
+    for times_s in (time_s, fermata_s):
+        beats = fill_gaps([LiveBeat(t, n % 4, 4) for n, t in enumerate(times_s)])
+        assert beats is not None
+        assert beats.time_s == pytest.approx(times_s)
+
+
 def test_long_gap_between_beats_needs_little_memory() -> None:
     rows = [LiveBeat(1e-6 * n, n % 4, 4) for n in range(9)] + [LiveBeat(86_400, 0, 4)]
     beats = fill_gaps(rows, 0)

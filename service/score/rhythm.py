@@ -134,9 +134,12 @@ class Rhythm:
         if not ends or following <= latest:
             ends.append(following)
 
+        # All ends are compared with the rests until the same position.
+        bar = min(bisect_right(self._edges, ends[-1]), len(self._edges) - 1)
+        horizon = min(following, self._edges[bar])
+
         def cost(end: Fraction) -> float:
-            barline = self._edges[bisect_left(self._edges, end)]
-            rests = self._values(end, min(following, barline), rest=True)
+            rests = self._values(end, horizon, rest=True)
             price = _DEVIATION * abs(log2((end - onset) / played))
             return price + self._cost(self._values(onset, end)) + self._cost(rests)
 

@@ -44,6 +44,20 @@ def test_long_notes_keep_their_bars(size: int) -> None:
     assert lengths([(0, 6 * size), (6 * size, size)], size=size) == [size] * 7
 
 
+@pytest.mark.parametrize(
+    ("onset", "length", "written"), [(3, 1.5, 1.5), (3.5, 1, 1), (3, 1.8, 2), (2, 2.5, 2.5)]
+)
+def test_notes_may_end_after_a_barline(onset: float, length: float, written: float) -> None:
+    after = onset + written
+    note = [
+        value
+        for value in values([(0, onset), (onset, length), (after, 8 - after)])
+        if value.chord and value.chord.onset == onset
+    ]
+    assert (note[0].begin, note[-1].end) == (onset, after)
+    assert len(note) > 1  # tied
+
+
 def test_drone_of_an_hour_is_written() -> None:
     """An algorithm that is quadratic in the length of a note would reach the test's time limit."""
     assert lengths([(0, 7199), (7203, 1)]) == [4] * 1800 + [-2, -1, 1]

@@ -8,12 +8,11 @@ import { store } from "../state/store.js";
 const TAP_PAUSE_S = 2.5; // after a longer pause, counting restarts
 export const MIN_TAPS = 3;
 const EARLY = 0.1; // in beats: an onset at most this much before a beat belongs to it, as in the score
-const STEPS = 4; // steps of the grid in a beat: sixteenths if the beat is a quarter
 
-const numbered = (beats, first, size = null) =>
+const numbered = (beats, first, metre = {}) =>
   beats.map((beat, index) => {
-    const perBar = size ?? beat.beats_per_bar;
-    return { ...beat, beats_per_bar: perBar, place: (((index - first) % perBar) + perBar) % perBar };
+    const perBar = metre.beats_per_bar ?? beat.beats_per_bar;
+    return { ...beat, ...metre, place: (((index - first) % perBar) + perBar) % perBar };
   });
 
 export const nearest = (beats, time) =>
@@ -23,9 +22,9 @@ export const nearest = (beats, time) =>
 /** Let a bar start at the beat nearest to `time`. */
 export const withDownbeatAt = (beats, time) => numbered(beats, nearest(beats, time));
 
-/** Set the number of beats per bar. The first bar line does not move. */
-export const withMetre = (beats, size) =>
-  numbered(beats, Math.max(0, beats.findIndex(({ place }) => place === 0)), size);
+/** Set the metre {beats_per_bar, subdivision}. The first bar line does not move. */
+export const withMetre = (beats, metre) =>
+  numbered(beats, Math.max(0, beats.findIndex(({ place }) => place === 0)), metre);
 
 /** Double the tempo: insert a beat between every two beats. */
 export function doubled(beats) {
@@ -64,17 +63,12 @@ export function dragged(beats, index, time) {
 }
 
 /** Return beats at the tempo of the taps. They start and end with the take. `taps`: times in seconds. */
-export function tapped(taps, duration, size) {
+export function tapped(taps, duration, metre) {
   const period = (taps.at(-1) - taps[0]) / (taps.length - 1);
   const lead = Math.floor(taps[0] / period);
   const count = Math.floor((duration - taps[0]) / period) + 1;
-  const beats = Array.from({ length: lead + count }, (_, at) => ({
-    time_s: taps[0] + (at - lead) * period,
-    place: 0,
-    beats_per_bar: size,
-    subdivision: 2,
-  }));
-  return numbered(beats, lead);
+  const beats = Array.from({ length: lead + count }, (_, at) => ({ time_s: taps[0] + (at - lead) * period }));
+  return numbered(beats, lead, metre);
 }
 
 /** Add a tap. After a pause, or a jump back in time, the list starts again. */
@@ -85,7 +79,8 @@ export const withTap = (taps, time) =>
 export function onGrid(beats, time) {
   if (beats.length < 2) return { time, step: 0.05 };
   const at = Math.max(0, Math.min(beats.length - 2, beats.findLastIndex(({ time_s }) => time_s <= time)));
-  const step = (beats[at + 1].time_s - beats[at].time_s) / STEPS;
+  const steps = beats[at].subdivision === 3 ? 6 : 4; // sixteenths of a dotted quarter or a quarter
+  const step = (beats[at + 1].time_s - beats[at].time_s) / steps;
   const snapped = beats[at].time_s + Math.round((time - beats[at].time_s) / step) * step;
   return { time: Math.max(0, snapped), step };
 }

@@ -158,15 +158,18 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
 
 
 BEAT_FUNCTIONS = """async () => {
-  const { dragged, halved, tapped, withTap, withDownbeatAt } = await import('./edit/beats.js');
+  const { dragged, halved, onGrid, tapped, withMetre, withTap, withDownbeatAt } =
+    await import('./edit/beats.js');
   const { changeBeats } = await import('./edit/commands.js');
   const { Take } = await import('./notes/take.js');
-  const beats = withDownbeatAt(tapped([1, 1.5, 2], 6, 4), 1);
+  const beats = withDownbeatAt(tapped([1, 1.5, 2], 6, { beats_per_bar: 4, subdivision: 2 }), 1);
   const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
   const take = Object.assign(new Take(''), { live: false });
   take.edit(changeBeats('Tapped tempo', [], beats), { again: true }); // the first tap was undone
+  const compound = withMetre(beats, { beats_per_bar: 2, subdivision: 3 });
   return {
     edits: take.history.done.length,
+    eighths: [0.17, 0.33].map((time) => onGrid(compound, time).time),
     halved: halved(withDownbeatAt(beats, 0.5)).map(({ time_s, place }) => [time_s, place]),
     beats: beats.map(({ time_s, place }) => [time_s, place]),
     moved: moved.map(({ time_s }) => time_s),
@@ -183,3 +186,4 @@ def test_tapped_beats_and_dragged_bar_lines(bench: Tab) -> None:
     assert result["taps"] == [9]
     assert result["halved"][:3] == [[0.5, 0], [1.5, 1], [2.5, 2]]  # the first bar line is preserved
     assert result["edits"] == 1
+    assert result["eighths"] == pytest.approx([1 / 6, 1 / 3])  # of a dotted quarter

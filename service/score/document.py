@@ -8,9 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from html import unescape
 from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
+from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -54,6 +56,10 @@ _UNICODE = {"\uea64": "\u266d", "\uea65": "\u266e", "\uea66": "\u266f"}
 # Size of the page in hundredths of a mm, the units of the drawing.
 _UNITS = re.compile('definition-scale"[^>]*viewBox="0 0 ([0-9]+) ([0-9]+)"')
 _TEXT_SIZE = "405px"  # font size of verovio's text
+# Title of the first page: start of its markup with half of the drawable width, font size, text.
+_TITLE = re.compile('(?s)(class="pgHead.*? x="([0-9]+)".*?)"([0-9]+)px">([^<]+)')
+_MIN_TITLE = 300  # minimum font size of a title; longer titles are shortened
+_GLYPH = 0.55  # width of a character of a title, relative to the font size
 # Latin, Greek, Cyrillic, punctuation, currencies and notes; other characters are undrawable.
 _DRAWABLE = re.compile("[ -\u052f\u1e00-\u206f\u20a0-\u20bf\u2100-\u215f\u2669-\u266f]")
 _TEXT_FONT = "Libertinus Serif"  # part of typst; the web page has a subset
@@ -234,11 +240,23 @@ def _place_on_page(part: tuple[str | None, list[FileNote]]) -> tuple[int, float]
     return order, -sum(note.pitch for note in notes) / len(notes)
 
 
+def _fitting_title(head: re.Match[str]) -> str:
+    """Return the markup of a title whose font is small enough for the page."""
+    start, half_width, font_size, text = head.groups()
+    title, width = unescape(text), 2 * int(half_width)
+    if len(title) > (longest := int(width / (_GLYPH * _MIN_TITLE))):
+        title = title[: longest - 1].rstrip() + "\u2026"
+    size = min(int(font_size), int(width / (_GLYPH * len(title))))
+    return f'{start}"{size}px">{escape(title)}'
+
+
 def _finished(svg: str) -> str:
-    """Return an SVG of verovio with the size in tenths of a mm, and with available text fonts."""
+    """Return an SVG of verovio with the size in tenths of a mm, with a title that fits, and with
+    available text fonts."""
     if units := _UNITS.search(svg):
         size = f'viewBox="0 0 {int(units[1]) // 10} {int(units[2]) // 10}"'
         svg = re.sub('viewBox="[^"]*"', size, svg, count=1)
+    svg = _TITLE.sub(_fitting_title, svg, count=1)
     svg = svg.replace('font-family="Times, serif"', f'font-family="{_TEXT_FONT}, Times, serif"')
     return _ACCIDENTAL.sub(
         lambda glyph: f'<tspan font-size="{_TEXT_SIZE}">{_UNICODE[glyph[1]]}</tspan>', svg

@@ -1,5 +1,6 @@
 """Chooses the marks of a score: dynamics, pedal, clefs and octave lines."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import groupby
@@ -16,7 +17,8 @@ _SPREAD, _CHANGE = 8.0, 5.0  # standard deviation of a bar's mean velocity; cost
 _AFTER = 0.25  # in beats: time after a chord at which the pedal is usually pressed
 _NEAR = 0.4  # in beats: a pedal change this close to a chord is written at the chord
 _STEP = 2  # other pedal changes are written at multiples of 1 / _STEP beat
-# Cost of a change of clef. Each note has a cost: its distance from the staff in semitones.
+# Cost of a change of clef, or of an unusual first one. Each note has a cost: its distance from the
+# staff in semitones.
 _CLEF_CHANGE = 60.0
 # Distances from the staff in semitones: minimum that needs a ledger line; maximum that needs three;
 # minimum of the inner note in a chord at an octave line (negative: within the staff).
@@ -99,7 +101,12 @@ def clefs_of_bars(
     notes: Sequence[QuantisedNote], bars: Bars, choices: Sequence[str], changes: bool = True
 ) -> list[str]:
     """Return the clef of each bar: the one whose staff is nearest to the notes. It changes for long
-    passages only, and after empty bars, not before them. ``changes``: False for one clef."""
+    passages only, and after empty bars, not before them.
+
+    Args:
+        choices: the clefs. The first is the usual one.
+        changes: False for one clef.
+    """
     cost = np.zeros((len(bars), len(choices)))
     is_empty = np.full(len(bars), True)
     for note in notes:
@@ -108,18 +115,40 @@ def clefs_of_bars(
         for column, clef in enumerate(choices):
             low, high = CLEFS[clef][3:]
             cost[bar, column] += max(0, low - note.pitch, note.pitch - high)
+    if changes:
+        cost[0, 1:] += _CLEF_CHANGE
     columns = smoothest(cost, _CLEF_CHANGE if changes else np.inf)
     for bar in (np.flatnonzero(is_empty[1:]) + 1).tolist():
         columns[bar] = columns[bar - 1]
     return [choices[column] for column in columns]
 
 
+def sections(
+    line: Sequence[Chord], interruptions: Sequence[Fraction], rest: int
+) -> list[list[Chord]]:
+    """Return the sections of a voice between rests of at least ``rest`` beats. Chords during which
+    another voice starts a note end a section and are omitted. ``interruptions``: the onsets of
+    these notes, ascending."""
+    found: list[list[Chord]] = [[]]
+    ends = [*(chord.onset for chord in line[1:]), *(chord.end for chord in line[-1:])]
+    for chord, end in zip(line, ends, strict=True):
+        is_free = bisect_left(interruptions, chord.onset) == bisect_left(interruptions, end)
+        last = found[-1]
+        if not is_free or (last and chord.onset - last[-1].end >= rest):
+            found.append([])
+        if is_free:
+            found[-1].append(chord)
+    return found
+
+
 def octave_lines(line: Sequence[Chord], clef: str) -> list[tuple[str, list[Chord]]]:
-    """Return the octave lines. Each consists of "8va" or "8vb" and three chords or more. All of its
-    chords need a ledger line, and at least one needs more than three."""
+    """Return the octave lines. Each consists of "8va", or "8vb" in the bass clef, and three chords
+    or more. All of its chords need a ledger line, and at least one needs more than three."""
     low, high = CLEFS[clef][3:]
     lines = []
     for name, sign, edge in (("8va", 1, high), ("8vb", -1, low)):
+        if name == "8vb" and clef != "Bass":
+            continue
 
         def reach(chord: Chord, sign: int = sign, edge: int = edge) -> list[int]:
             """Return the distances in semitones from the staff to the inner and outer note."""

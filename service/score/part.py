@@ -11,7 +11,7 @@ from model.instruments import PROGRAMS
 from service.score.beats import Beats
 from service.score.chord_symbols import ChordSymbol
 from service.score.keys import Sections
-from service.score.marks import CLEFS, Press, clefs_of_bars, dynamics, octave_lines
+from service.score.marks import CLEFS, Press, clefs_of_bars, dynamics, octave_lines, sections
 from service.score.musicxml import (
     Accidentals,
     NoteWriter,
@@ -208,9 +208,7 @@ class PartWriter:
                     if value.chord:
                         first.setdefault(value.chord, (bar, index))
                         after[value.chord] = bar, index + 1
-            for kind, chords in self._octave_lines_of(lines[0], clefs):
-                if any(chords[0].onset <= other.onset < chords[-1].end for other in lines[1]):
-                    continue
+            for kind, chords in self._octave_lines_of(lines[0], lines[1], clefs):
                 placement = "above" if kind == "8va" else "below"
                 ends = (_OCTAVE_SHIFTS[kind], first[chords[0]]), ("stop", after[chords[-1]])
                 for shift, (bar, index) in ends:
@@ -219,12 +217,13 @@ class PartWriter:
                     self._marks.setdefault((staff, bar), []).append((index, mark))
 
     def _octave_lines_of(
-        self, line: Sequence[Chord], clefs: Sequence[str]
+        self, line: Sequence[Chord], second: Sequence[Chord], clefs: Sequence[str]
     ) -> Iterator[tuple[str, list[Chord]]]:
-        """Yield the octave lines (see ``octave_lines``). ``clefs``: by bar."""
-        bars = self._grid.bars
+        """Yield the octave lines of the first voice, within a clef. ``clefs``: by bar."""
+        bars, onsets = self._grid.bars, [chord.onset for chord in second]
         for clef, run in groupby(line, lambda chord: clefs[index_at(bars, chord.onset)]):
-            yield from octave_lines(list(run), clef)
+            for section in sections(list(run), onsets, self._grid.beats.beats_per_bar):
+                yield from octave_lines(section, clef)
 
     def is_empty(self, bar: int) -> bool:
         """Return True if a bar has neither notes nor marks."""

@@ -20,6 +20,7 @@ from service.score.voices import Bars
 
 _TAIL = Fraction(1, 2)  # in beats: length of the end of a note for which no further bar is needed
 _ABBREVIATIONS = {"piano": "Pno.", "violin": "Vln.", "viola": "Vla.", "cello": "Vc."}
+_MAX_SHORT = 10  # maximum number of characters of the name before a system after the first
 MIN_LONG_REST = 4  # minimum number of empty bars that are drawn as one long rest
 MIN_SILENCE = 4  # minimum length, in beats of half a second, of a silence that gets a barline
 # Maximum number of bars, including those of rests: 5 hours of 4/4 at 120 BPM, or 11 s of computing.
@@ -172,7 +173,8 @@ def _score_part(
         label = "Bass" if is_bass_guitar else LABELS.get(name, name).capitalize()
         short = _ABBREVIATIONS.get(name, f"{label[:2]}.")
     else:
-        label = short = readable_title(name)
+        label = readable_title(name)
+        short = label if len(label) <= _MAX_SHORT else f"{label[: _MAX_SHORT - 1].rstrip()}."
     abbreviation = None if is_alone else short
     instrument_id = f"{part_id}-I1"
     return element(

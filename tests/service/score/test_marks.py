@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.notes.events import PedalPress
 from service.score.beats import BeatHints
 from service.score.document import ScoreDocument
-from service.score.marks import clefs_of_bars, dynamics, octave_lines, presses
+from service.score.marks import clefs_of_bars, dynamics, octave_lines, presses, sections
 from service.score.quantise import QuantisedNote
 from service.score.voices import Chord
 from tests.service.score.music import as_notes, tune
@@ -75,6 +75,25 @@ def test_more_than_three_ledger_lines_need_an_octave_line() -> None:
     low = [Chord(Fraction(n), Fraction(1), (p, p + 12)) for n, p in enumerate((40, 28, 26, 28))]
     assert octave_lines(low, "Bass") == [("8vb", low[1:])]
     assert octave_lines(line[:3], "Treble") == []
+    assert octave_lines(low, "Treble8vb") == []  # guitars and violins have no 8vb
+
+
+def test_octave_lines_end_at_rests_and_notes_of_another_voice() -> None:
+    onsets = (0, 1, 2, 6, 7, 8, 9, 10, 11)
+    line = [Chord(Fraction(n), Fraction(1), (91,)) for n in onsets]
+    halves = sections(line, [], 3)
+    assert halves == [line[:3], line[3:]]
+    assert sections(line, [Fraction(15, 2)], 4) == [line[:4], line[5:]]
+    assert [octave_lines(half, "Treble") for half in halves] == [[("8va", half)] for half in halves]
+
+
+def test_unusual_first_clef_needs_many_notes() -> None:
+    def clef(*pitches: int) -> str:
+        notes = [QuantisedNote(p, Fraction(n), Fraction(1)) for n, p in enumerate(pitches)]
+        return clefs_of_bars(notes, BARS[:2], ("Treble", "Bass"))[0]
+
+    assert clef(60) == clef(59, 60) == "Treble"
+    assert clef(*[48] * 8) == "Bass"
 
 
 @pytest.fixture(scope="module")

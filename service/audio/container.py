@@ -43,13 +43,13 @@ _CODECS = frozenset(
 )
 # Samples that encoder and decoder add before the sound. MP3: LAME 576, decoder 529. AAC: one frame.
 _DELAYS = {"mp3float": 576 + 529, "aac": 1024}
-_NO_DELAY_STATED = ("aac", "avi", "flv", "mpegts")
+_NO_DELAY_STATED = ("aac", "asf", "avi", "flv", "mpeg", "mpegts", "nut", "wav")
 # Containers in which a gap between timestamps is not an error, or is reported by another check.
 _MAY_PAUSE = ("mov", "matroska", "asf", "avi", "flv", "mpeg", "mpegts", "mp3", "aac")
 # Containers without timestamps: FFmpeg counts packets, and a corrupt part is one long packet.
 _COUNTED = ("mp3", "ac3")
 _TAGS = (b"ID3", b"TAG", b"APETAGEX")
-_HEAD_BYTES = 1 << 12  # contains the format chunk of a WAV
+_HEAD_BYTES = 1 << 16  # contains the format chunk of a WAV, also after metadata of recorders
 # First bytes of containers that FFmpeg does not recognise after an ID3 tag.
 _AFTER_TAG = (b"RIFF", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"OggS")
 _EXTENSIBLE = 0xFFFE
@@ -60,8 +60,8 @@ _UNKNOWN_BYTES = 0x7F000000  # minimum stated size of a WAV that was written to 
 _TOLERANCE_S = 0.1  # maximum error of a stated duration
 # Maximum memory block of FFmpeg. Recordings need less, but crafted files state sizes of gigabytes.
 MAX_ALLOCATION_BYTES = 128 << 20
-# Gaps between timestamps that are filled with silence.
-_MIN_GAP_S, _MAX_GAP_S = 0.02, 10.0
+# Gaps between timestamps that are filled with silence. Longer gaps are errors of the timestamps.
+_MIN_GAP_S, _MAX_GAP_S = 0.02, 1800.0
 _SILENCE_SAMPLES = 4096  # maximum length of a block of silence in a gap
 
 
@@ -113,9 +113,11 @@ class Container:
             self._due_s = 0.0 if name == "mov" else None
         self.corruption: str | None = None
         self.title = self._title()
-        self.header_duration_s = self._length_s() or None  # a file may state 0 s
-        # No header of ADTS states a duration. FFmpeg extrapolates it from the first frames.
-        self._expected_s = 0.0 if name == "aac" else self._expected_duration_s(head, size)
+        # ADTS, and MP3 without a Xing header, do not state a duration. FFmpeg extrapolates it from
+        # the first frames, which may be silence of few bytes.
+        is_stated = name != "aac" and (name != "mp3" or bool(stream.start_time))
+        self.header_duration_s = self._length_s() or None if is_stated else None  # it may be 0 s
+        self._expected_s = self._expected_duration_s(head, size) if is_stated else 0.0
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """Yield samples, float32 [n, channels], and their rate. Silence fills gaps between the
@@ -211,6 +213,8 @@ class Container:
         # The timestamps of a chained stream restart at 0, which gives a negative gap.
         gap_s = self._lost_s + (0.0 if due_s is None else time_s - due_s)
         self._lost_s = 0.0
+        if gap_s >= _MAX_GAP_S:
+            self._report_corruption(f"a gap of {gap_s:.0f} s between timestamps")
         return round(gap_s * frame.rate) if _MIN_GAP_S < gap_s < _MAX_GAP_S else 0
 
     def _title(self) -> str:

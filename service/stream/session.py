@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from model.config import HOP, ModelConfig
 from service.audio.input_check import InputCheck
+from service.notes.event_detector import PEDAL_FRAMES
 from service.notes.events import Event, is_optional_event
 from service.notes.tracker_settings import TrackerSettings
 from service.protocol.checkpoint import Checkpoint
@@ -130,7 +131,7 @@ class LiveSession:
 
     def feed(self, audio: bytes, now_s: float) -> None:
         self._fed_bytes += len(audio)
-        self._played_s = max(self._played_s + len(audio) / self._audio.byte_rate, now_s)
+        self._played_s = max(self._played_s, now_s) + len(audio) / self._audio.byte_rate
         if (warning := self._input_check.check(audio)) is not None:
             self._queue(InputWarning(code="unlikely_audio", message=warning))
         self.stream.feed(audio)
@@ -234,6 +235,8 @@ class LiveSession:
                 self._pending.note_ons += 1
             if event.kind in ("note_on", "note_off", "pedal"):
                 delay_ms = delay.note_off_ms if event.kind == "note_off" else delay.note_on_ms
+                if event.kind == "pedal":  # a pedal event has the centre of a mean of frames
+                    delay_ms += 1000 * PEDAL_FRAMES / 2 * self.stream.frame_s
                 self._pending.event_deadlines_s.append(event.time_s + delay_ms / 1000)
             self._queue(event_message(event))
         if self._end is None and events and not self._skip_events:

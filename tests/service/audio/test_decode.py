@@ -32,7 +32,8 @@ KINDS: list[tuple[str, str]] = [
     *[("mp3", "libmp3lame"), ("avi", "libmp3lame"), ("mp2", "mp2"), ("vob", "mp2")],
     *[("ogg", "libopus"), ("webm", "libopus"), ("ogg", "vorbis"), ("webm", "vorbis")],
     *[("ogg", "flac"), ("ipod", "alac"), ("wv", "wavpack"), ("tta", "tta")],
-    *[("matroska", "ac3"), ("asf", "wmav2")],
+    *[("matroska", "ac3"), ("asf", "wmav2"), ("nut", "aac")],
+    *[(kind, "libmp3lame") for kind in ("wav", "asf", "mpeg")],
 ]
 VIDEO = ("avi", "mov", "matroska", "mpegts")  # in all except AVI, audio may start after video
 # Maximum shift by an encoder. FFmpeg skips the delay of Microsoft's WMA encoder, which is longer
@@ -100,7 +101,8 @@ def test_blocks_are_short(channels: int) -> None:
     ("container", "codec", "video", "start"),
     [(*kind, "", 0) for kind in KINDS]
     + [(*kind, "mpeg4", 0) for kind in KINDS if kind[0] in VIDEO]
-    + [(*kind, "mpeg4", RATE_HZ) for kind in KINDS if kind[0] in VIDEO[1:]],
+    + [(*kind, "mpeg4", RATE_HZ) for kind in KINDS if kind[0] in VIDEO[1:]]
+    + [("matroska", "aac", "mpeg4", 30 * RATE_HZ)],
 )
 def test_click_keeps_its_time(container: str, codec: str, video: str, start: int) -> None:
     click = np.arange(240)
@@ -192,6 +194,14 @@ def test_edit_list_delays_the_audio(duration_ms: int, silence_ms: int) -> None:
     np.testing.assert_array_equal(decode(file), expected)
 
 
+def test_silence_of_few_bytes_at_the_start_does_not_lengthen_a_recording() -> None:
+    samples = np.concatenate([np.zeros((20 * RATE_HZ, 1), np.float32), *[noise()] * 10])
+    data = encode_file(samples, "adts", "aac", RATE_HZ)
+    with AudioDecoder(io.BytesIO(data), max_duration_s=60.0) as decoder:
+        assert decoder.header_duration_s is None
+        assert sum(map(len, decoder)) == pytest.approx(40 * RATE_HZ, abs=4_000)
+
+
 @pytest.mark.parametrize("has_duration", [True, False])
 def test_too_long_recording_is_rejected(has_duration: bool) -> None:
     """The decoder rejects a header duration immediately. Otherwise it counts the samples."""
@@ -278,12 +288,16 @@ def test_wav_with_a_wrong_length_is_decoded_completely(size: int) -> None:
     assert len(decode(data)) == 2 * RATE_HZ
 
 
-def test_wav_with_24_of_32_bits_decodes() -> None:
+@pytest.mark.parametrize("description", [0, 20_000])
+def test_wav_with_24_of_32_bits_decodes(description: int) -> None:
     samples = noise(channels=2)
     data = bytearray(sound_file(samples, "WAVEX", "PCM_32", RATE_HZ))
     at = data.index(b"fmt ") + 8 + 18
     assert data[at : at + 2] == b"\x20\0"
     data[at] = 24
+    if description:  # of a field recorder, before the format
+        data[12:12] = b"bext" + description.to_bytes(4, "little") + bytes(description)
+        data[4:8] = (len(data) - 8).to_bytes(4, "little")
     with AudioDecoder(io.BytesIO(data)) as decoder:
         assert decoder.header_duration_s == 2.0
         np.testing.assert_allclose(np.concatenate(list(decoder)), samples.mean(axis=1), atol=1e-6)

@@ -54,13 +54,13 @@ def with_second_part(rate_hz: int, gap_s: float) -> bytes:
 
 
 def test_long_gaps_are_filled_in_short_blocks() -> None:
-    with AudioDecoder(io.BytesIO(with_second_part(RATE_HZ, 9.0))) as decoder:
+    with AudioDecoder(io.BytesIO(with_second_part(RATE_HZ, 60.0))) as decoder:
         blocks = list(decoder)
-    assert sum(map(len, blocks)) == pytest.approx(2 * 4096 + 9 * RATE_HZ, abs=100)
+    assert sum(map(len, blocks)) == pytest.approx(2 * 4096 + 60 * RATE_HZ, abs=100)
     assert max(map(len, blocks)) < 20_000
-    samples, error = decode_corrupt(with_second_part(RATE_HZ, 11.0))  # too long
+    samples, error = decode_corrupt(with_second_part(RATE_HZ, 2000.0))  # too long
     assert len(samples) == 2 * 4096
-    assert error.endswith("the header states a duration of 11.2 s")
+    assert error.endswith("a gap of 2000 s between timestamps")
 
 
 def test_frames_with_an_extreme_rate_are_omitted() -> None:

@@ -78,6 +78,18 @@ def test_audio_faster_than_real_time_is_not_late(engine: LocalEngine) -> None:
     assert performance.session.is_catching_up(performance.start_s + 1.0 + OVERLOAD_LAG_S)
 
 
+def test_long_messages_in_real_time_are_not_late(engine: LocalEngine) -> None:
+    performance, chunks = Performance(engine, 8.0), round(2.0 / CHUNK_S)
+    for message in range(4):
+        now_s = performance.start_s + 2.0 * (message + 1)
+        begin = 2 * CHUNK_SAMPLES * chunks * message
+        performance.session.feed(
+            performance._data[begin : begin + 2 * CHUNK_SAMPLES * chunks], now_s
+        )
+        while performance.session.stream.pending_windows:
+            assert not performance.compute(now_s)
+
+
 def test_progress_is_reported_during_silence(engine: LocalEngine) -> None:
     performance = Performance(engine, 0.0)
     session = performance.session

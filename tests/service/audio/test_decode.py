@@ -295,7 +295,7 @@ def test_wav_with_24_of_32_bits_decodes(description: int) -> None:
     at = data.index(b"fmt ") + 8 + 18
     assert data[at : at + 2] == b"\x20\0"
     data[at] = 24
-    if description:  # of a field recorder, before the format
+    if description:  # the text of a field recorder precedes the format
         data[12:12] = b"bext" + description.to_bytes(4, "little") + bytes(description)
         data[4:8] = (len(data) - 8).to_bytes(4, "little")
     with AudioDecoder(io.BytesIO(data)) as decoder:

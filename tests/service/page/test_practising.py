@@ -186,4 +186,4 @@ def test_tapped_beats_and_dragged_bar_lines(bench: Tab) -> None:
     assert result["taps"] == [9]
     assert result["halved"][:3] == [[0.5, 0], [1.5, 1], [2.5, 2]]  # the first bar line is preserved
     assert result["edits"] == 1
-    assert result["eighths"] == pytest.approx([1 / 6, 1 / 3])  # of a dotted quarter
+    assert result["eighths"] == pytest.approx([1 / 6, 1 / 3])  # eighths of a dotted quarter

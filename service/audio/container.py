@@ -95,7 +95,8 @@ class Container:
             raise
         stream = self._stream
         self.rate_hz: int = stream.rate
-        unstated = name in _NO_DELAY_STATED or (name == "mp3" and not stream.start_time)
+        without_xing = name == "mp3" and not stream.start_time
+        unstated = name in _NO_DELAY_STATED or without_xing
         # Without an edit list, FFmpeg skips samples of a MOV or MP4 only if side data states them.
         if name == "mov" and first is not None and first.pts == 0:
             unstated = not first.get_sidedata("skip_samples").data_size
@@ -115,9 +116,10 @@ class Container:
         self.title = self._title()
         # ADTS, and MP3 without a Xing header, do not state a duration. FFmpeg extrapolates it from
         # the first frames, which may be silence of few bytes.
-        is_stated = name != "aac" and (name != "mp3" or bool(stream.start_time))
-        self.header_duration_s = self._length_s() or None if is_stated else None  # it may be 0 s
-        self._expected_s = self._expected_duration_s(head, size) if is_stated else 0.0
+        is_extrapolated = name == "aac" or without_xing
+        # A file may state 0 s.
+        self.header_duration_s = None if is_extrapolated else self._length_s() or None
+        self._expected_s = 0.0 if is_extrapolated else self._expected_duration_s(head, size)
 
     def frames(self) -> Iterator[tuple[NDArray[np.float32], int]]:
         """Yield samples, float32 [n, channels], and their rate. Silence fills gaps between the

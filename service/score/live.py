@@ -141,8 +141,8 @@ def fill_gaps(reported: Sequence[LiveBeat], sounding_s: float | None = None) -> 
     for last, beat, after in zip(reported, reported[1:], [*reported[2:], None], strict=False):
         gap_s = beat.time_s - last.time_s
         next_s = after.time_s - beat.time_s if after else 0.0
-        # The minimum of the periods before and after a gap is shorter than the gap; after a change
-        # of tempo, the period after it is not.
+        # A gap is longer than the periods before and after it. A beat at a new, slower tempo is not
+        # longer than the next.
         ratio = gap_s / max(period_s, next_s, SHORTEST_S / 2)
         continues = beat.place == (last.place + 1) % last.beats_per_bar
         steps = 1 if continues and ratio < last.beats_per_bar + 0.5 else max(1, round(ratio))

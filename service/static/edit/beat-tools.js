@@ -12,7 +12,7 @@ const chosenMetre = () => {
 };
 
 /** Return the most frequent metre of some beats, as in the menu. */
-export function usualMetre(beats) {
+function usualMetre(beats) {
   const counts = new Map();
   for (const { beats_per_bar, subdivision } of beats) {
     const metre = subdivision === 3 ? `${3 * beats_per_bar}/8` : `${beats_per_bar}`;

@@ -145,6 +145,9 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
     for _ in range(4):
         tab.press("Undo")
     assert tab.run(BEATS) == before
+    page.locator("#metre").select_option("6/8")
+    assert {row[2] for row in tab.run(BEATS)} == {2}
+    expect(page.locator("#metre")).to_have_value("6/8")
     # The score has the edited beats and notes.
     page.locator("#metre").select_option("3")
     page.locator("#roll").focus()

@@ -217,6 +217,8 @@ export class Player extends EventTarget {
     const stop = () => {
       audio.pause();
       URL.revokeObjectURL(audio.src);
+      audio.removeAttribute("src"); // frees its decoder
+      audio.load();
     };
     audio.preservesPitch = true;
     audio.playbackRate = this.#speed;
@@ -256,8 +258,8 @@ export class Player extends EventTarget {
 
   #applyBalance() {
     if (!this.#mix) return;
-    this.#mix.notes.gain.value = Math.min(1, 2 * this.#balance);
     const audible = !this.#take?.transposed; // the recording cannot be transposed
+    this.#mix.notes.gain.value = audible ? Math.min(1, 2 * this.#balance) : 1;
     this.#mix.recording.gain.value = audible ? Math.min(1, 2 * (1 - this.#balance)) : 0;
   }
 

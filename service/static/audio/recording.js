@@ -32,9 +32,9 @@ export class LiveRecording {
     return recording;
   }
 
-  /** The blobs, which do not change. While the take is `growing`, the newest seconds are missing. */
-  parts(growing) {
-    if (!growing) this.#fold();
+  /** The blobs, which do not change. */
+  parts() {
+    this.#fold();
     return [...this.#blobs];
   }
 

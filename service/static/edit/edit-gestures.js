@@ -19,6 +19,7 @@ export class EditGestures {
   #editor;
   #roll;
   #drag = null;
+  #tapped = null; // where a finger touched no note; a tap there deselects
   #passing = false; // true while an event is passed to the roll
 
   constructor(canvas, editor, roll) {
@@ -38,7 +39,7 @@ export class EditGestures {
       );
     on("pointerdown", (event) => this.#down(event));
     on("pointermove", (event) => this.#move(event));
-    on("pointerup", () => this.#up());
+    on("pointerup", (event) => this.#up(event));
     on("pointercancel", () => this.#up());
     on("dblclick", (event) => this.#add(event));
   }
@@ -73,7 +74,11 @@ export class EditGestures {
     }
     const hit = this.#hit(at, touch);
     const more = event.shiftKey || store.get("several");
-    if (!hit && touch && !store.get("several")) return false; // one finger scrolls, two zoom
+    this.#tapped = null;
+    if (!hit && touch && !store.get("several")) {
+      this.#tapped = at;
+      return false; // one finger scrolls, two zoom
+    }
     const selection = store.get("selection");
     if (hit && more) this.#editor.toggle(hit.note);
     else if (hit && !selection.has(hit.note)) this.#editor.select([hit.note]);
@@ -153,7 +158,13 @@ export class EditGestures {
     this.#editor.select(more ? [...before, ...inside] : inside);
   }
 
-  #up() {
+  #up(event) {
+    const tapped = event && this.#tapped;
+    this.#tapped = null;
+    if (tapped) {
+      const { x, y } = this.#roll.pointAt(event);
+      if (Math.hypot(x - tapped.x, y - tapped.y) <= DRAG_PIXELS) this.#editor.select([]);
+    }
     if (!this.#drag) return false;
     const { at, kind, moved } = this.#drag;
     this.#drag = this.#roll.marquee = null;

@@ -97,7 +97,7 @@ export class Editor {
 
   #after(command, quiet = false) {
     const fresh = command.pairs.map(([, after]) => after).filter(Boolean);
-    if (command.pairs.length) this.select(fresh);
+    this.select(command.pairs.length ? fresh : store.get("selection")); // views show the beats too
     if (fresh.length && !quiet) this.sound(fresh[0]);
     this.#player.refresh();
     this.#show();
@@ -184,12 +184,15 @@ export class Editor {
   }
 
   #key(event) {
-    if (!store.get("editing") || event.target.matches?.("input, select, textarea")) return;
+    const writes = "input:not([type=checkbox], [type=range]), select, textarea";
+    if (!store.get("editing") || event.target.matches?.(writes)) return;
     const bare = event.target === document.body && !$("roll-frame").hidden;
     const roll = bare || event.target === $("roll");
-    if (!roll && !event.target.closest?.("#notes-panel, .edit-bar")) return;
-    const has = store.get("selection").size > 0;
     const command = event.ctrlKey || event.metaKey;
+    const deletes = ["Delete", "Backspace"].includes(event.key);
+    const tools = event.target.closest?.(command || deletes ? "#notes-panel, .stage" : "#notes-panel, .edit-bar");
+    if (!roll && (!tools || (event.target.matches("input") && !command && !deletes))) return;
+    const has = store.get("selection").size > 0;
     const side = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     const up = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     const key = event.key.toLowerCase();

@@ -19,12 +19,15 @@ export const isTakeFile = ({ name }) => ENDINGS.test(name);
 /** Open a file. Throws an Error whose message the page can show. */
 export async function openTake(file) {
   const name = stem(file.name);
+  const json = /json$/i.test(file.name);
+  let take;
   try {
-    const json = /json$/i.test(file.name);
-    return json ? takeOfJson(JSON.parse(await file.text()), name) : takeOfMidi(await file.arrayBuffer(), name);
+    take = json ? takeOfJson(JSON.parse(await file.text()), name) : takeOfMidi(await file.arrayBuffer(), name);
   } catch (cause) {
     throw new Error(`${file.name} ${UNREADABLE}`, { cause });
   }
+  if (!json && !take.notes.length) throw new Error(`${file.name} has no pitched notes.`);
+  return take;
 }
 
 const number = (value, low, high) => {

@@ -45,16 +45,16 @@ export function jsonOf(take, filter) {
 
 /** Let the user drag a take as a MIDI file to a DAW or a folder (Chrome and Edge). */
 export function dragOut(element, takeOf, filter) {
+  const filterOf = () => (takeOf() === store.get("take") ? filter : filter.ofOtherTakes);
   element.draggable = true;
   element.addEventListener("dragstart", ({ dataTransfer }) => {
     const take = takeOf();
-    const own = take === store.get("take") ? filter : filter.ofOtherTakes;
-    const data = `data:audio/midi;base64,${toBase64(bytesOf(take, own))}`;
+    const data = `data:audio/midi;base64,${toBase64(bytesOf(take, filterOf()))}`;
     dataTransfer.setData("DownloadURL", `audio/midi:${stemOf(take)}.mid:${data}`);
     dataTransfer.effectAllowed = "copy";
   });
   element.addEventListener("dragend", ({ dataTransfer }) => {
-    if (dataTransfer.dropEffect !== "none") takeOf().recordSaved();
+    if (dataTransfer.dropEffect !== "none" && filterOf().neutral) takeOf().recordSaved();
   });
 }
 

@@ -26,7 +26,8 @@ export class Take extends EventTarget {
     this.beats = []; // {time_s, place, beats_per_bar, subdivision}: detected beats, or those of the score
     this.chords = null; // {revision, names: [{time_s, name}]} of the score
     this.midi = null; // Uint8Array of a Standard MIDI File, once finished
-    this.saved = false; // true if it was saved as a file
+    this.saved = false; // true if all its notes were saved as a file
+    this.soundSaved = false; // true if its sound was saved as a file
     this.history = new History(); // edits
     this.transcribed = null; // {notes, beats} before the first edit
     this.stored = false; // true if some revision is stored in this browser
@@ -57,7 +58,10 @@ export class Take extends EventTarget {
   edit(command, { again = false } = {}) {
     if (this.live) return;
     this.transcribed ??= { notes: this.notes, beats: this.beats };
-    if (again && this.history.done.at(-1)?.label === command.label) this.#run(this.history.undo());
+    if (again && this.history.done.at(-1)?.label === command.label) {
+      this.#run(this.history.undo());
+      if (command.beats) command = { ...command, beats: [this.beats, command.beats[1]] };
+    }
     this.#run(command);
     this.history.push(command);
     this.#changed();
@@ -181,6 +185,7 @@ export class Take extends EventTarget {
     this.dispatchEvent(new Event("about"));
   }
 
+  /** Record that all notes were saved. */
   recordSaved() {
     this.saved = true;
     this.dispatchEvent(new Event("about"));

@@ -6,6 +6,7 @@ import { LiveTake } from "../service/live.js";
 import { InputPanel } from "./input-panel.js";
 
 const LATE_S = 2;
+const MIN_SOUND_S = 3; // minimum length of a listed take without notes
 const LATE = `The notes are more than ${LATE_S} s late, so MIDI out is paused.`;
 
 /** Events: `change`. `state` is "idle" if there is no live take. */
@@ -119,7 +120,7 @@ export class LivePanel extends EventTarget {
     on("silence", () => this.#midi.silence());
     on("abandoned", () => this.#end());
     on("finish", () => {
-      if (take.notes.length || live.untranscribed) this.#takes.add(take);
+      if (take.notes.length || live.untranscribed || take.recording?.seconds >= MIN_SOUND_S) this.#takes.add(take);
       this.#stage.show(take);
       this.#takes.mark(take);
       this.#end();

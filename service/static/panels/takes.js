@@ -7,7 +7,7 @@ import { clockText, countText } from "../notes/pitch.js";
 import { dragOut } from "../notes/saving.js";
 import { $ } from "../page.js";
 
-const QUESTION = (take) => `Delete “${take.name}”? It was not downloaded.`;
+const QUESTION = (take) => `Delete “${take.name}”? ${take.saved ? "Its sound" : "It"} was not downloaded.`;
 
 export class TakeList extends EventTarget {
   #panel;
@@ -39,7 +39,8 @@ export class TakeList extends EventTarget {
     act("rename", () => rename(take, item));
     act("again", () => emit("again"));
     act("delete", () => {
-      if (!take.saved && !confirm(QUESTION(take))) return;
+      const losesSound = take.recording?.rate && !take.soundSaved; // a live take
+      if ((!take.saved || losesSound) && !confirm(QUESTION(take))) return;
       item.remove();
       this.#items.delete(take);
       this.#panel.hidden = this.#items.size === 0;

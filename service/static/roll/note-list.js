@@ -41,6 +41,7 @@ export class NoteList extends TakeView {
   #fill() {
     if (!this.#panel.open) return;
     const focused = this.#body.contains(document.activeElement);
+    const at = document.activeElement.closest?.("tr")?.sectionRowIndex ?? 0;
     const all = this.#filter.notesOf(this.take);
     const selected = all.findIndex((note) => store.get("selection").has(note));
     const newest = Math.max(0, all.length - MAX_ROWS);
@@ -57,7 +58,8 @@ export class NoteList extends TakeView {
     });
     this.#body.replaceChildren(...rows);
     this.#mark();
-    if (focused) this.#body.querySelector("[aria-pressed=true]")?.focus();
+    const near = this.#body.rows[Math.min(at, rows.length - 1)]?.querySelector("button");
+    if (focused) (this.#body.querySelector("[aria-pressed=true]") ?? near)?.focus();
   }
 
   /** Show buttons while the take is edited. The buttons of selected notes are pressed. */

@@ -195,7 +195,8 @@ export class Stage {
     const { take } = this;
     try {
       save(await blob, `${stemOf(take)}.${ending}`);
-      take.recordSaved();
+      if (ending === "wav") take.soundSaved = true;
+      else if (this.#filter.neutral) take.recordSaved();
     } catch ({ message }) {
       this.player.dispatchEvent(new CustomEvent("trouble", { detail: message }));
     }

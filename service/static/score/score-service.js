@@ -16,6 +16,9 @@ export async function fetchScore({ notes, pedal, title, beats, live, form, width
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ notes, pedal, title, beats, live }),
     signal,
+  }).catch((cause) => {
+    if (signal?.aborted) throw cause;
+    throw new Error("The server cannot be reached.", { cause });
   });
   if (!response.ok) {
     const busy = BUSY.includes(response.status);

@@ -142,6 +142,9 @@ export class ScoreView {
         if (error.seconds) this.#rejected = { state, until: performance.now() + 1000 * error.seconds };
       }
       this.#request = null;
+    } else if (mustRequest && take.notes.length && !this.#filter.notesOf(take).length) {
+      this.#forget(take);
+      this.#showText("All notes are hidden.");
     }
     if (this.shown) this.#timer = after(take.live ? LIVE_S : SETTLED_S, () => this.#refresh());
   }
@@ -226,6 +229,7 @@ export class ScoreView {
 
   async #save(form) {
     const take = this.#stage.take;
+    if (!this.#notes().length) return this.#showStatus("There are no notes to write.", true);
     const writing = `Writing the ${NAMES[form]}…`;
     this.#showStatus(writing);
     $(`save-${form}`).disabled = true;

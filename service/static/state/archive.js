@@ -14,7 +14,7 @@ const SETTLED_MS = 700; // delay from an edit to its write
 const MAX_AUDIO_BYTES = 1_000_000_000; // total of all takes
 // Properties of a take that its record has too.
 const COPIED = [
-  "name", "title", "created", "pedal", "programs", "beats", "midi", "transcribed", "notes", "saved",
+  "name", "title", "created", "pedal", "programs", "beats", "midi", "transcribed", "notes", "saved", "soundSaved",
 ];
 const NOT_KEPT =
   "This browser does not store takes, perhaps because the window is private. Download your takes.";
@@ -171,7 +171,7 @@ export class Archive extends EventTarget {
   }
 
   async #writeSound(take, id) {
-    const parts = take.recording?.parts(take.live) ?? [];
+    const parts = take.recording?.parts() ?? [];
     for (let part = this.#parts.get(id) ?? 0; part < parts.length; part += 1) {
       if (!this.#ids.has(take)) return false; // deleted during this write
       const { size } = parts[part];
@@ -204,7 +204,7 @@ export class Archive extends EventTarget {
       await this.#request("takes", "readwrite", (store) => store.delete(id));
       const range = IDBKeyRange.bound([id, 0], [id, Infinity]);
       await this.#request("audio", "readwrite", (store) => store.delete(range));
-      const parts = take.recording?.parts(false) ?? [];
+      const parts = take.recording?.parts() ?? [];
       for (const { size } of parts.slice(0, this.#parts.get(id) ?? 0)) this.#bytes -= size;
       for (const other of this.#incomplete) this.#scheduleWrite(other);
     } catch {

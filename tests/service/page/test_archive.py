@@ -111,5 +111,25 @@ WRITTEN_WHEN_SPACE_IS_FREE = """async () => {
 }"""
 
 
+WRITTEN_WHILE_GROWING = """async () => {
+  const { Archive } = await import('./state/archive.js');
+  const { LiveRecording } = await import('./audio/recording.js');
+  const { Take } = await import('./notes/take.js');
+  const take = new Take('');
+  take.recording = new LiveRecording(8000);
+  take.recording.add(new ArrayBuffer(16000), 8000);
+  const archive = new Archive();
+  archive.follow(take, true);
+  await new Promise((resolve) => archive.addEventListener('kept', resolve, { once: true }));
+  const [{ recording }] = await new Archive().load();
+  await archive.delete(take);
+  return recording.seconds;
+}"""
+
+
+def test_newest_sound_of_a_growing_take_is_written(bench: Tab) -> None:
+    assert bench.run(WRITTEN_WHILE_GROWING) == 1
+
+
 def test_sound_is_written_when_space_is_free(bench: Tab) -> None:
     assert bench.run(WRITTEN_WHEN_SPACE_IS_FREE) == [False, True]

@@ -75,6 +75,15 @@ def test_notes_are_edited_by_mouse_and_keyboard(tab: Tab, recording: Path, tmp_p
     assert notes(tab) != before
     page.keyboard.press("Control+z")
     assert notes(tab) == before
+    # Shortcuts also work after the use of a button, a checkbox or a slider beside the roll.
+    page.locator("#snap").check()
+    page.keyboard.press("Control+a")
+    page.locator("#seek").focus()
+    page.keyboard.press("Delete")
+    assert notes(tab) == []
+    page.get_by_role("button", name="Edit", exact=True).focus()
+    page.keyboard.press("Control+z")
+    assert notes(tab) == before
 
 
 def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
@@ -91,6 +100,15 @@ def test_notes_are_edited_by_touch(tab: Tab, recording: Path) -> None:
 
     # A finger may miss a note by some pixels.
     tap(x, y - row / 2 - 9)
+    expect(page.locator("#edit-count")).to_contain_text("A5 at 0:01")
+    # A tap beside the notes deselects them. One finger that scrolls does not.
+    tab.touch("touchStart", tab.point(2.8, 80))
+    tab.touch("touchMove", tab.point(2.7, 80))
+    tab.touch("touchEnd")
+    expect(page.locator("#edit-count")).to_contain_text("A5 at 0:01")
+    tap(*tab.point(2.8, 80))
+    expect(page.locator("#edit-count")).not_to_contain_text("A5")
+    tap(*tab.point(1.4, 81))
     expect(page.locator("#edit-count")).to_contain_text("A5 at 0:01")
     # A second finger zooms the roll and cancels the drag of the first finger.
     tab.touch("touchStart", (x, y))
@@ -133,6 +151,7 @@ def test_note_list_is_edited_by_keyboard(tab: Tab, recording: Path) -> None:
     assert notes(tab) == before
     page.keyboard.press("Backspace")
     assert [n["pitch"] for n in notes(tab)] == [69, 57, 69]
+    expect(page.locator("#notes tr").nth(1).get_by_role("button")).to_be_focused()
     # An edit that changes nothing, because the range ends, is no step of undo.
     page.keyboard.press("Control+a")
     for _ in range(40):

@@ -225,6 +225,15 @@ def test_problems_of_the_input_are_explained(tab: Tab) -> None:
     tab.stop()
 
 
+def test_take_without_notes_keeps_its_sound(tab: Tab) -> None:
+    tab.run(TWO_CHANNELS)  # silent
+    tab.listen()
+    tab.until("async () => (await import('./app.js')).stage.take.recording.seconds > 3")
+    tab.stop()
+    expect(tab.page.locator("#takes .take-about")).to_contain_text("0 notes")
+    expect(tab.page.locator("#takes .again")).to_be_enabled()
+
+
 def test_muted_microphone_is_shown_and_screen_stays_on(tab: Tab) -> None:
     tab.run(HOLD_MICROPHONE, True)
     tab.run("""() => {

@@ -145,6 +145,7 @@ def test_beats_are_corrected(tab: Tab, tune: Path) -> None:
     for _ in range(4):
         tab.press("Undo")
     assert tab.run(BEATS) == before
+    expect(page.locator("#metre")).to_have_value("4")
     page.locator("#metre").select_option("6/8")
     assert {row[2] for row in tab.run(BEATS)} == {2}
     expect(page.locator("#metre")).to_have_value("6/8")
@@ -169,9 +170,16 @@ BEAT_FUNCTIONS = """async () => {
   const moved = dragged(beats, beats.findIndex(({ place, time_s }) => !place && time_s === 3), 3.2);
   const take = Object.assign(new Take(''), { live: false });
   take.edit(changeBeats('Tapped tempo', [], beats), { again: true }); // the first tap was undone
+  const tapping = Object.assign(new Take(''), { live: false, beats });
+  for (const times of [[0, 1], [0, 1, 2]]) {
+    const command = changeBeats('Tapped tempo', tapping.beats, tapped(times, 6, beats[0]));
+    tapping.edit(command, { again: true });
+  }
+  tapping.undo();
   const compound = withMetre(beats, { beats_per_bar: 2, subdivision: 3 });
   return {
     edits: take.history.done.length,
+    untapped: tapping.beats === beats,
     eighths: [0.17, 0.33].map((time) => onGrid(compound, time).time),
     halved: halved(withDownbeatAt(beats, 0.5)).map(({ time_s, place }) => [time_s, place]),
     beats: beats.map(({ time_s, place }) => [time_s, place]),
@@ -189,4 +197,5 @@ def test_tapped_beats_and_dragged_bar_lines(bench: Tab) -> None:
     assert result["taps"] == [9]
     assert result["halved"][:3] == [[0.5, 0], [1.5, 1], [2.5, 2]]  # the first bar line is preserved
     assert result["edits"] == 1
+    assert result["untapped"]
     assert result["eighths"] == pytest.approx([1 / 6, 1 / 3])  # eighths of a dotted quarter

@@ -215,6 +215,27 @@ def test_status_line_shows_that_a_file_is_written(tab: Tab, tmp_path: Path) -> N
     expect(page.locator("#save-pdf")).to_be_enabled()
 
 
+def test_nothing_to_write_and_a_missing_server_are_explained(tab: Tab, tmp_path: Path) -> None:
+    page = tab.page
+    take = tmp_path / "note.json"
+    take.write_text('{"notes": [{"pitch": 60, "onset_s": 0, "offset_s": 0.4}]}')
+    page.set_input_files("#file", take)
+    page.get_by_role("tab", name="Score").click()
+    expect(page.locator("#score-page g.note")).to_have_count(1)
+    tab.slide("#least-length", 500)
+    expect(page.locator("#score-about")).to_have_text("All notes are hidden.")
+    expect(page.locator("#score-page g.note")).to_have_count(0)
+    tab.press("Download PDF")
+    expect(page.locator("#status")).to_have_text("There are no notes to write.")
+    tab.slide("#least-length", 0)
+    expect(page.locator("#score-page g.note")).to_have_count(1)
+    page.context.set_offline(True)
+    tab.press("Download PDF")
+    expect(page.locator("#status")).to_have_text("The server cannot be reached.")
+    assert all("ERR_INTERNET_DISCONNECTED" in error for error in tab.console_errors)
+    tab.console_errors.clear()
+
+
 def test_slow_score_can_be_cancelled(tab: Tab, tune: Path) -> None:
     tab.upload(tune)
     page = tab.page

@@ -4,6 +4,7 @@ import base64
 import json
 from pathlib import Path
 
+import pretty_midi
 import pytest
 from playwright.sync_api import Dialog, Locator, expect
 
@@ -100,6 +101,33 @@ def drag_out(row: Locator, folder: Path) -> tuple[str, list[int]]:
     return name, pitches_of(path)
 
 
+def test_take_with_unsaved_notes_or_sound_is_deleted_only_after_confirmation(
+    tab: Tab, tmp_path: Path
+) -> None:
+    page = tab.page
+    questions: list[str] = []
+
+    def dismiss(dialog: Dialog) -> None:
+        questions.append(dialog.message.partition("”? ")[2])
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    tab.listen()
+    tab.wait_for_notes(4)
+    tab.stop()
+    delete = page.locator("#takes .delete")
+    tab.slide("#least-length", 500)  # hides notes
+    tab.download(tmp_path, "Download JSON")
+    delete.click()
+    tab.slide("#least-length", 0)
+    tab.download(tmp_path)
+    delete.click()
+    assert questions == ["It was not downloaded.", "Its sound was not downloaded."]
+    tab.download(tmp_path, "Download WAV")
+    delete.click()
+    expect(page.locator("#takes-panel")).to_be_hidden()
+
+
 def test_mute_does_not_apply_to_another_take_that_is_dragged(tab: Tab, tmp_path: Path) -> None:
     parts = (("piano", 60), ("violin", 67))
     notes = [{"pitch": p, "onset_s": 0, "offset_s": 1, "instrument": name} for name, p in parts]
@@ -175,6 +203,12 @@ def test_saved_takes_and_midi_can_be_opened(tab: Tab, recording: Path, tmp_path:
     onsets = "async () => (await import('./app.js')).stage.take.notes.map(({ onset }) => onset)"
     expected = [note["onset_s"] for note in notes_of(json_file)]
     assert tab.run(onsets) == pytest.approx(expected, abs=2e-3)
+    drums = pretty_midi.PrettyMIDI()
+    drums.instruments.append(pretty_midi.Instrument(0, is_drum=True))
+    drums.instruments[0].notes.append(pretty_midi.Note(80, 38, 0, 1))
+    drums.write(str(tmp_path / "drums.mid"))
+    page.set_input_files("#file", tmp_path / "drums.mid")
+    expect(page.locator("#status")).to_contain_text("drums.mid has no pitched notes.")
     text_file = tmp_path / "letter.mid"
     text_file.write_text("Dear musician")
     page.set_input_files("#file", [text_file, json_file])

@@ -54,6 +54,9 @@ FIXED = (
     "music.model.",
 )
 
+# Fields that do not change the results of a run.
+INCIDENTAL = ("out", "resume", "loop.max_minutes")
+
 # Main metric of the preset `minute`, by task, except for multiplication and sorting: its name, its
 # value by chance, and its usual value after a full run.
 MINUTE_FIGURES = {
@@ -126,6 +129,15 @@ def _check_changes(saved: Run, run: Run) -> None:
         )
     for change in changes:
         logger.info("the command line changes %s", change)
+
+
+def changed_options(saved: Run, run: Run) -> list[str]:
+    """Return "NAME from OLD to NEW" for each field, except INCIDENTAL, in which two runs differ."""
+    return [
+        f"{name} from {old} to {new}"
+        for name, old, new in _differences(saved, run)
+        if name not in INCIDENTAL
+    ]
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -212,8 +224,8 @@ def _task_name(run: Run) -> str:
 def train(run: Run) -> dict[str, float]:
     """Start or resume training in the run's folder. Return the metrics of the last validation, or
     an empty dict if a signal interrupted training. Raises FileNotFoundError for missing data.
-    Raises WeightsError if the folder already contains a run, or if the state to resume or the
-    initial weights belong to another network."""
+    Raises WeightsError if the folder already contains a run, if a complete run is resumed with
+    other options, or if the state to resume or the initial weights belong to another network."""
     if not run.resume and (run.out / STATE).exists():
         raise WeightsError(
             f"{run.out} already contains a run: continue with --resume, or choose another --out"
@@ -230,6 +242,12 @@ def train(run: Run) -> dict[str, float]:
     trainer = Trainer(task, run.loop, run.out, earlier)
     if run.resume:
         trainer.resume()
+        changes = changed_options(read_run(run.out), run)
+        if changes and trainer.progress >= 1:  # the old results would get the new options
+            raise WeightsError(
+                f"{run.out} is complete at step {trainer.step} and cannot change "
+                f"{', '.join(changes)}; start a new run with another --out"
+            )
     write_run(run)
     parameters = sum(p.numel() for p in task.network.parameters() if p.requires_grad)
     data = ", ".join(map(str, reads.values())) or "synthetic"

@@ -1,9 +1,9 @@
 """Train with several seeds: ``python -m training.seeds COUNT --out DIR TASK OPTION...``.
 
 TASK and OPTION are arguments of ``training.run``. The run with seed i is in DIR/seed-i. The command
-resumes runs that exist, and stops with an error if a run ends before its last step. It prints the
-mean, standard deviation and range of each metric at the last step, and writes them to
-DIR/seeds.json. Do not rank settings whose ranges overlap.
+resumes runs that exist, and stops with an error if they have other options or if a run ends before
+its last step. It prints the mean, standard deviation and range of each metric at the last step, and
+writes them to DIR/seeds.json. Do not rank settings whose ranges overlap.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from model.commands import at_least, documented_parser
-from model.storage import read_card, write_atomically
+from model.storage import WeightsError, read_card, write_atomically
 from training import run
 from training.loop.run_folder import STATE, saved_weights
 
@@ -36,15 +36,27 @@ def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
 
 def final_metrics(folder: Path) -> dict[str, float]:
     """Return the metrics of the validation at the last step of a run. Raises ValueError if the run
-    has not reached this step, or was interrupted before the validation."""
+    did not stop at this step, or was interrupted before the validation."""
     card = read_card(saved_weights(folder, "last"))
     step, steps = card["training"]["steps"], card["training"]["loop"]["steps"]
     metrics: dict[str, float] = card["validation"]  # empty without a validation
+    if step > steps:
+        raise ValueError(f"{folder}: stopped at step {step}, beyond {steps}; choose another --out")
     if step < steps or not metrics:
         raise ValueError(
             f"{folder}: unfinished run, stopped at step {step} of {steps}; repeat the command"
         )
     return metrics
+
+
+def check_options(folder: Path, arguments: list[str]) -> None:
+    """Raise WeightsError if the run in the folder has other options than these arguments of
+    ``training.run``. Omitted options count too, because resuming would keep the saved ones."""
+    if changes := run.changed_options(run.read_run(folder), run.parse(arguments)):
+        raise WeightsError(
+            f"{folder} contains a run with other options: {', '.join(changes)}; "
+            "choose another --out"
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,11 +69,13 @@ def main(arguments: list[str] | None = None) -> int:
     runs = []
     for seed in range(1, options.count + 1):
         folder = options.out / f"seed-{seed}"
-        resume = ["--resume"] if (folder / STATE).exists() else []
-        own = ["--out", str(folder), "--loop.seed", str(seed), *resume]
-        if status := run.main([*command, *own]):
-            return status
+        own = [*command, "--out", str(folder), "--loop.seed", str(seed)]
         try:
+            if (folder / STATE).exists():
+                check_options(folder, own)
+                own.append("--resume")
+            if status := run.main(own):
+                return status
             runs.append(final_metrics(folder))
         except (OSError, ValueError) as error:
             parser.exit(1, f"{parser.prog}: {error}\n")

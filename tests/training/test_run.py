@@ -157,6 +157,24 @@ def test_existing_runs_are_never_overwritten(tmp_path: Path) -> None:
         assert "cannot read" in error_of(*TINY, "--resume")
 
 
+def test_a_complete_run_keeps_its_options(tmp_path: Path) -> None:
+    assert run(main, *TINY, "--out", tmp_path).status == 0
+    files = [tmp_path / name for name in ("config.json", "last.json", "best.json")]
+    contents = [file.read_bytes() for file in files]
+    resume = "algorithmic", "--out", tmp_path, "--resume"
+    for change, message in {
+        "--loop.learning-rate 9 --loop.seed 77": "cannot change loop.learning_rate from",
+        "--loop.steps 3": "cannot change loop.steps from 4 to 3",
+    }.items():
+        status, _, error = run(main, *resume, *change.split())
+        assert status == 1
+        assert message in error
+        assert [file.read_bytes() for file in files] == contents
+    assert run(main, *resume, "--loop.max-minutes", 1).status == 0
+    assert run(main, *resume, "--loop.steps", 5).status == 0
+    assert json.loads(files[1].read_text())["training"]["steps"] == 5
+
+
 def test_a_terminated_run_can_be_resumed(tmp_path: Path) -> None:
     arguments = [*TINY, "--loop.steps", "1000000", "--out", str(tmp_path)]
     process = subprocess.Popen(

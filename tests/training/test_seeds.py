@@ -10,7 +10,7 @@ import pytest
 from tests.commands import run
 from tests.training.test_run import TINY
 from training.algorithmic.task import AlgorithmicTask
-from training.seeds import main, summary
+from training.seeds import final_metrics, main, summary
 
 
 def test_the_summary_has_the_sample_deviation() -> None:
@@ -28,6 +28,28 @@ def test_seeds_train_different_networks(tmp_path: Path) -> None:
     assert report["seeds"] == 2
     assert run(main, 2, "--out", tmp_path, *TINY).status == 0  # Finished runs are not repeated.
     assert json.loads((tmp_path / "seeds.json").read_text()) == report
+
+
+def test_runs_with_other_options_are_not_counted(tmp_path: Path) -> None:
+    rate = "--loop.learning-rate", "0.01"
+    assert run(main, 1, "--out", tmp_path, *TINY, *rate).status == 0
+    report = (tmp_path / "seeds.json").read_bytes()
+    for options in ((), ("--loop.learning-rate", "9")):
+        status, _, error = run(main, 1, "--out", tmp_path, *TINY, *options)
+        assert status == 1
+        assert "other options: loop.learning_rate from 0.01 to" in error
+    assert (tmp_path / "seeds.json").read_bytes() == report
+
+
+@pytest.mark.parametrize("steps", [3, 5])
+def test_a_run_of_another_length_is_not_counted(tmp_path: Path, steps: int) -> None:
+    assert run(main, 1, "--out", tmp_path, *TINY).status == 0
+    path = tmp_path / "seed-1" / "last.json"
+    card = json.loads(path.read_text())
+    card["training"]["loop"]["steps"] = steps
+    path.write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="stopped at step 4"):
+        final_metrics(tmp_path / "seed-1")
 
 
 def test_an_unfinished_run_stops_the_series(

@@ -7,13 +7,13 @@ schedule, averaged weights, checkpoints, metrics and time limits.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import math
 import signal
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from model.storage import WeightsError, fastest_dtype, replace_file, save_weights
+from model.storage import WeightsError, fastest_dtype, save_weights, write_atomically
 from model.validation import Count, Flag, NonNegative, NonNegativeInt, validated_dataclass
 from training.loop.optimizer import make_optimizer, running_average, schedule
 from training.loop.run_folder import STATE, read_state, write_metrics
@@ -283,7 +283,9 @@ class Trainer:
         }
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state()
-        replace_file(self.folder / STATE, partial(torch.save, state))
+        buffer = io.BytesIO()  # with a file, torch.save turns an OSError into a RuntimeError
+        torch.save(state, buffer)
+        write_atomically(self.folder / STATE, buffer.getvalue())
 
 
 @contextlib.contextmanager

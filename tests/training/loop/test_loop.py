@@ -1,5 +1,7 @@
 """Tests of the training loop with a linear regression."""
 
+import errno
+import io
 import signal
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -164,3 +166,18 @@ def test_data_errors_after_a_signal_are_ignored(tmp_path: Path) -> None:
 
     assert Trainer(Killed(), QUICK, tmp_path).run() == {}
     assert (tmp_path / "last.safetensors").exists()
+
+
+def test_a_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk(io.BytesIO):
+        def write(self, _: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def replace(path: Path, write: Any) -> None:
+        if path.name == "state.pt":
+            write(FullDisk())
+
+    monkeypatch.setattr("model.commands.replace_file", replace)
+    monkeypatch.setattr(loop, "replace_file", replace, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        Trainer(LinearTask(), QUICK, tmp_path).save(validate=False)

@@ -90,7 +90,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--labels", choices=kinds, default="auto", help="what the labels describe (%(default)s)")
     text = "optimiser steps of 16 windows (%(default)s)"
     add("--steps", type=at_least(1), default=1000, help=text)
-    add("--learning-rate", type=float, default=2e-4, help="peak learning rate (%(default)s)")
+    add(
+        "--learning-rate", type=at_least(0.0), default=2e-4, help="peak learning rate (%(default)s)"
+    )
     add(
         "--seed",
         type=at_least(0),
@@ -103,16 +105,20 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     path, name = options.out / CONFIG, options.out.resolve().name
     if name in RESERVED:
         parser.error(f"the folder {options.out} cannot be named {name}, like a file of the run")
+    options.folder = options.folder and options.folder.resolve()  # to resume from any folder
+    options.rendered = options.rendered and options.rendered.resolve()
+    if Path(options.model).is_file():
+        options.model = str(Path(options.model).resolve())
     if options.resume:
         if not path.is_file():
             raise WeightsError(f"nothing to resume: {path} does not exist")
         saved = json.loads(path.read_text())
-        if not isinstance(saved, dict):
-            raise WeightsError(f"{path} is not the configuration of a run")
+        if not isinstance(saved, dict) or not {"folder"} <= saved.keys() <= vars(options).keys():
+            raise WeightsError(f"{path} is not the configuration of a run of training.fine_tune")
         for name, value in saved.items():
             given = getattr(options, name)
             if given != parser.get_default(name) and str(given) != str(value):
-                option = "--" + name.replace("_", "-")
+                option = "FOLDER" if name == "folder" else "--" + name.replace("_", "-")
                 raise WeightsError(f"a resumed run keeps its options: omit {option} {given}")
         vars(options).update(saved)
         options.folder = Path(options.folder)
@@ -120,10 +126,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         return options
     if options.folder is None:
         parser.error("FOLDER is required")
-    options.folder = options.folder.resolve()  # to resume from any folder
-    options.rendered = options.rendered and options.rendered.resolve()
-    if Path(options.model).is_file():
-        options.model = str(Path(options.model).resolve())
     if (options.out / STATE).exists():
         raise WeightsError(
             f"{options.out} already contains a run: continue with --resume, or choose another --out"

@@ -111,11 +111,15 @@ def test_fine_tuning_writes_weights_and_a_report(
         file.unlink()
     error = run(fine_tune.main, *resume, "--steps", 9).error
     assert "a resumed run keeps its options: omit --steps 9" in error
-    assert run(fine_tune.main, *resume).status == 0
+    error = run(fine_tune.main, folder.parent, *resume).error
+    assert f"omit FOLDER {folder.parent}" in error
+    monkeypatch.chdir(folder.parent)
+    assert run(fine_tune.main, folder.name, *resume).status == 0
     assert (resumed_out / "report.json").exists()
     assert same_weights(out, resumed_out)
-    (resumed_out / fine_tune.CONFIG).write_text("[]")
-    assert "is not the configuration of a run" in run(fine_tune.main, *resume).error
+    for other in ("[]", '{"command": "algorithmic"}', "{}"):
+        (resumed_out / fine_tune.CONFIG).write_text(other)
+        assert "is not the configuration of a run" in run(fine_tune.main, *resume).error
 
 
 @pytest.mark.parametrize("name", ["best", "last", "config", "report"])
@@ -186,6 +190,12 @@ def test_missing_inputs_cause_an_error_message(
     status, _, error = run(fine_tune.main, *arguments, "--out", tmp_path / "out")
     assert status == 1
     assert message in error
+
+
+def test_negative_learning_rates_are_rejected(folder: Path, tmp_path: Path) -> None:
+    status, _, error = run(fine_tune.main, folder, "--out", tmp_path / "a", "--learning-rate", -1)
+    assert status == 2
+    assert "must be at least 0" in error
 
 
 def test_weights_at_another_rate_are_rejected(folder: Path, tmp_path: Path) -> None:

@@ -290,6 +290,7 @@ class Split(NamedTuple):
     description: str
 
 
+MARGIN_S = 1.0  # audio before the first and after the last note of a recording that is cut
 FEW = 10  # number of recordings below which parts of the training recordings are for validation
 
 
@@ -298,8 +299,16 @@ def split(recordings: Sequence[UserRecording], seed: int) -> Split:
 
     A fifth of fewer than FEW recordings would not be representative. In that case, the last
     quarters of the training recordings are for validation. One or two recordings are split by time.
-    Raises ValueError if there are none.
+    Raises ValueError if there are none, or if a part contains no notes.
     """
+    parts = _split(recordings, seed)
+    for name in ("train", "validation", "test"):
+        if not any(len(own.recording.notes) for own in getattr(parts, name)):
+            raise ValueError(f"the {name} part contains no notes: add recordings")
+    return parts
+
+
+def _split(recordings: Sequence[UserRecording], seed: int) -> Split:
     if not recordings:
         raise ValueError("no recording with usable labels")
     if len(recordings) < 3:
@@ -321,11 +330,22 @@ def split(recordings: Sequence[UserRecording], seed: int) -> Split:
 
 
 def _cut(own: UserRecording, begin: float, end: float) -> UserRecording:
-    """Return the part of a recording between two fractions of its length."""
+    """Return the part of a recording between two fractions of its labelled span."""
 
     def part(source: RealRecording) -> RealRecording:
-        start, stop = (round(fraction * len(source.audio)) for fraction in (begin, end))
+        first, last = _labelled_span(source)
+        start, stop = (first + round(fraction * (last - first)) for fraction in (begin, end))
         _, notes, unknown = source.part(start, stop - start)
         return replace(source, audio=source.audio[start:stop], notes=notes, unknown=unknown)
 
     return replace(own, recording=part(own.recording), training_copy=part(own.training_copy))
+
+
+def _labelled_span(source: RealRecording) -> tuple[int, int]:
+    """Return the samples between which a recording has notes, with MARGIN_S on either side. The
+    span has at least MIN_S, so that its parts are not too short."""
+    length, notes = len(source.audio), source.notes
+    shortest = min(length, round(MIN_S * SAMPLE_RATE))
+    begin, end = notes.onset.min() - MARGIN_S, notes.offset.max() + MARGIN_S
+    first = min(max(0, round(begin * SAMPLE_RATE)), length - shortest)
+    return first, max(min(length, round(end * SAMPLE_RATE)), first + shortest)

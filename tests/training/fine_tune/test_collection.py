@@ -164,6 +164,22 @@ def test_one_recording_is_split_by_time() -> None:
         split([], seed=1)
 
 
+def with_silence(own: UserRecording, seconds: float) -> UserRecording:
+    silence = np.zeros(int(seconds * SAMPLE_RATE), np.int16)
+    longer = replace(own.recording, audio=np.concatenate([own.recording.audio, silence]))
+    return replace(own, recording=longer, training_copy=longer)
+
+
+def test_every_part_contains_notes() -> None:
+    parts = split([with_silence(own_recording("one", 20.0), 60)], seed=1)
+    lengths = [len(part[0].recording.audio) / SAMPLE_RATE for part in parts[:3]]
+    assert lengths == pytest.approx([12.2, 4.1, 4.1], abs=0.1)
+    assert all(len(part[0].recording.notes) for part in parts[:3])
+    own = with_silence(own_recording("short", 2.5), 10)
+    with pytest.raises(ValueError, match="the validation part contains no notes: add"):
+        split([own], seed=1)
+
+
 def test_recordings_in_another_tuning_are_retuned() -> None:
     sharp = own_recording("sharp", 8.0, pitch=69.3)
     assert sharp.cents == pytest.approx(30, abs=2)

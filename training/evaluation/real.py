@@ -57,7 +57,8 @@ def evaluate_collection(
     jobs: int = 1,
 ) -> list[Report]:
     """Score a collection and return a report for each of ``streams``. Print the rows
-    of the recordings, in their order, while others are still being scored, then tables.
+    of the recordings, in their order, while others are still being scored, then tables. They name
+    the actual look-ahead, in whole hops within the limits of a stream.
 
     Args:
         make_transcriber: picklable function that returns the network. It is called once for the
@@ -65,7 +66,9 @@ def evaluate_collection(
             processes, or in this process if ``jobs`` is 1.
         label_shift_s: seconds added to the times of the labels.
     """
-    name = make_transcriber().config.name
+    config = make_transcriber().config
+    name = config.name
+    lookaheads_ms = [options.actual_lookahead_ms(config.sample_rate) for options in streams]
     print(f"{collection.name}: {name}, label shift {1000 * label_shift_s:g} ms", flush=True)
     for path in collection.unlabelled:
         print(f"skipped: {path} has no file of labels with the same name", flush=True)
@@ -85,18 +88,18 @@ def evaluate_collection(
                 failures[recording.name] = outcome
                 print(f"not scored: {outcome}", flush=True)
                 continue
-            for options, result, scored in zip(streams, outcome, results, strict=True):
+            for actual_ms, result, scored in zip(lookaheads_ms, outcome, results, strict=True):
                 scored[recording.name] = result
-                lookahead = f"{options.lookahead_ms:g} ms"
+                lookahead = f"{actual_ms:.0f} ms"
                 print(row(recording.name, lookahead, result.figures), flush=True)
     reports = []
-    for options, scored in zip(streams, results, strict=True):
+    for options, actual_ms, scored in zip(streams, lookaheads_ms, results, strict=True):
         summary = report(scored)
-        print(f"\nlook-ahead {options.lookahead_ms:g} ms{table(summary)}", flush=True)
+        print(f"\nlook-ahead {actual_ms:.0f} ms{table(summary)}", flush=True)
         conditions = {
             "model": name,
             "mode": options.mode.value,
-            "lookahead_ms": options.lookahead_ms,
+            "lookahead_ms": actual_ms,
             "block_frames": options.frames_per_window,
             "label_shift_ms": 1000 * label_shift_s,
             "failures": failures,

@@ -47,6 +47,15 @@ def test_note_on_delays_depend_on_the_stream_options(tones: Path) -> None:
     assert mean["onset_f1"] > 0.9
 
 
+def test_reports_name_the_actual_look_ahead(
+    tones: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (report_700,) = evaluate(tones, StreamOptions(lookahead_ms=700))
+    assert report_700["lookahead_ms"] == pytest.approx(371.5, abs=0.1)
+    assert "700" not in (printed := capsys.readouterr().out)
+    assert "372 ms" in printed
+
+
 def test_unreadable_recordings_are_reported_and_the_others_scored(
     tones: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,8 +43,12 @@ class SequenceNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (batch, length, channels) over the length."""
+        dtype = x.dtype
+        if dtype == torch.float16:  # in which NORM_EPSILON is 0
+            x = x.float()
         u = 2 * (x - x.mean(dim=1, keepdim=True)) + self.bias
-        return u * torch.rsqrt(u.square().mean(dim=1, keepdim=True) + NORM_EPSILON)
+        y = u * torch.rsqrt(u.square().mean(dim=1, keepdim=True) + NORM_EPSILON)
+        return y.half() if dtype == torch.float16 else y
 
 
 class FeatureNorm(nn.Module):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.config import PAPER, RELEASED_RSE, TEXT_RSE, WINDOW, RSEConfig, StridedConfig
 from model.gated import GatedSwitchUnit
 from model.rse import ResidualShuffleExchange
-from model.switch import ResidualSwitchUnit, deinterleave, interleave
+from model.switch import ResidualSwitchUnit, SequenceNorm, deinterleave, interleave
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.transcriber import StridedNetwork, TranscriptionModel
 from tests.paths import REPOSITORY
@@ -178,3 +178,12 @@ def test_residual_scales_weight_the_input() -> None:
     torch.testing.assert_close(units["one"](x), x + h * update)
     torch.testing.assert_close(units["learned"](x), 0.9 * x + h * update)
     assert "s" not in dict(units["one"].named_parameters())
+
+
+def test_the_norm_of_silence_is_finite_in_float16() -> None:
+    norm = SequenceNorm(3).half()
+    assert not norm(torch.zeros(1, 8, 3, dtype=torch.float16)).any()
+    x = torch.randn(1, 8, 3)
+    y = norm(x.half())
+    assert y.dtype == torch.float16
+    torch.testing.assert_close(y.float(), SequenceNorm(3)(x), atol=5e-3, rtol=5e-3)

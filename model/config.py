@@ -46,7 +46,7 @@ LOGIT_OFFSET = -4.0  # added to all logits (released code), so that notes are im
 
 Norm = Literal["feature", "sequence", "none"]
 Activation = Literal["gelu", "sigmoid_gelu", "relu"]
-_Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
+Window = Literal[128, 256, 512, 1024, 2048, 4096, 8192]
 
 
 @validated_dataclass()
@@ -98,7 +98,7 @@ class StridedConfig:
     """Number of convolutions, each of which halves the length of the sequence."""
     input_noise: NonNegative = 0.001
     """Standard deviation of the noise added to the input in training (released code)."""
-    window: _Window = 8192
+    window: Window = 8192
     """Number of samples, in the middle of the input, that the network uses. It predicts only the
     frames inside these samples: only the middle frame if there are 128 samples."""
     fourier: Flag = False

@@ -6,8 +6,8 @@ and its card, OUT.json. Every name and shape is verified. Transcription networks
 calibration and run in the service. Symbol networks run in ``python -m model.predict``.
 
 The checkpoint that the authors published requires --fourier, because its input is the spectrum of
-the window. The input of networks trained as in the paper is the waveform. Names and shapes do not
-show the difference.
+the window. The input of networks trained as in the paper is the waveform. --window is the number of
+samples that the network was trained on. Names and shapes show neither.
 """
 
 import re
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from model.commands import documented_parser
-from model.config import RELEASED, RELEASED_RSE, ModelConfig, StridedConfig
+from model.config import RELEASED, RELEASED_RSE, ModelConfig, StridedConfig, Window
 from model.storage import WeightsError, save_weights
 from model.symbols import SymbolConfig, SymbolNetwork
 from model.tf_checkpoint import read_checkpoint
@@ -51,12 +51,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", metavar="OUT.safetensors", type=Path)
     spectra = "the network's input is the spectrum, not the waveform"
     parser.add_argument("--fourier", action="store_true", help=spectra)
+    sizes, text = get_args(Window), "samples that the network uses (%(default)s)"
+    parser.add_argument("--window", type=int, choices=sizes, default=8192, help=text)
     options = parser.parse_args(arguments)
     try:
         if options.out.suffix != ".safetensors":
             raise WeightsError(f"{options.out} must end in .safetensors")
         prefix = options.prefix.removesuffix(".index")
-        network, card = import_checkpoint(prefix, options.out.stem, options.fourier)
+        name, fourier, window = options.out.stem, options.fourier, options.window
+        network, card = import_checkpoint(prefix, name, fourier, window)
         save_weights(network, card, options.out)
     except (WeightsError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,15 +69,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def import_checkpoint(
-    prefix: str | Path, name: str, fourier: bool = False
+    prefix: str | Path, name: str, fourier: bool = False, window: Window = 8192
 ) -> tuple[TranscriptionModel | SymbolNetwork, dict[str, Any]]:
     """Return the network in a checkpoint of the released code, and its card. Raises WeightsError if
     a file is missing or corrupt, or if a variable is unknown, missing, of an unexpected shape or
-    type, or not finite. fourier: see ``StridedConfig``."""
+    type, or not finite. fourier, window: see ``StridedConfig``."""
     variables = read_checkpoint(prefix)
     try:
         shapes = {key: value.shape for key, value in variables.items()}
-        network = build(shapes, name, fourier)
+        network = build(shapes, name, fourier, window)
         trained = {key: as_tensor(key, variables[key]) for key in network_variables(shapes)}
     except ValueError as error:
         raise WeightsError(f"{prefix}: {error}") from error
@@ -96,11 +99,11 @@ def import_checkpoint(
 
 
 def build(
-    shapes: Mapping[str, Shape], name: str, fourier: bool = False
+    shapes: Mapping[str, Shape], name: str, fourier: bool = False, window: Window = 8192
 ) -> TranscriptionModel | SymbolNetwork:
     """Return the network whose variables have these names and shapes, on the meta device. Raises
     the errors of ``infer_config``, and a WeightsError that lists all variables that do not fit."""
-    config = infer_config(shapes, name, fourier)
+    config = infer_config(shapes, name, fourier, window)
     network: TranscriptionModel | SymbolNetwork
     with torch.device("meta"):
         if isinstance(config, ModelConfig):
@@ -137,7 +140,7 @@ def network_variables(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
 
 
 def infer_config(
-    shapes: Mapping[str, Shape], name: str, fourier: bool = False
+    shapes: Mapping[str, Shape], name: str, fourier: bool = False, window: Window = 8192
 ) -> ModelConfig | SymbolConfig:
     """Return the configuration that names and shapes imply. Raises WeightsError, or another
     ValueError if a number is out of range."""
@@ -154,13 +157,15 @@ def infer_config(
     if f"{ROOT}embedding" in shapes:
         if fourier:
             raise WeightsError("symbol networks do not use spectra: omit --fourier")
+        if window != 8192:
+            raise WeightsError("symbol networks have no window: omit --window")
         vocabulary, width = _matrix(shapes, f"{ROOT}embedding")
         linear = any(key.startswith(f"{ROOT}embedding_linear/") for key in shapes)
         return SymbolConfig(vocabulary, classes, rse, word_features=width if linear else 0)
     # Kernels of convolutions have three dimensions. The linear map after them has two.
     kernels = [key for key, shape in shapes.items() if len(shape) == 3]
     convolutions = sum(bool(re.fullmatch(rf"{ROOT}pool1/conv\d+/CvK", key)) for key in kernels)
-    front_end = StridedConfig(convolutions=convolutions, fourier=fourier)
+    front_end = StridedConfig(convolutions=convolutions, window=window, fourier=fourier)
     return replace(RELEASED, name=name, front_end=front_end, rse=rse)
 
 

@@ -210,3 +210,18 @@ def test_the_published_checkpoint_fits(shared_dir: Path) -> None:
     shapes["var_lengths/output/CvX"] = (3,)
     with pytest.raises(WeightsError, match="unexpected variable .*CvX"):
         build(shapes, "published", fourier=True)
+
+
+def test_the_window_of_transcription_networks_can_be_set(
+    import_variables: Callable[..., Path],
+) -> None:
+    out = import_variables(released_variables(transcriber()), "--window", "2048")
+    front_end = load(out).config.front_end
+    assert isinstance(front_end, StridedConfig)
+    assert front_end.window == 2048
+    shapes = {
+        name: value.shape
+        for name, value in released_variables(SymbolNetwork(SymbolConfig(13, 4, RSE))).items()
+    }
+    with pytest.raises(WeightsError, match="omit --window"):
+        build(shapes, "symbols", window=2048)

@@ -39,6 +39,8 @@ from training.music.notes import (
 )
 
 HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
+COLUMNS = ("onset|start", "offset|end", "pitch|midi|note", "vel")  # patterns of their names
+EXPECTED = "expected onset, offset, pitch, velocity, program"
 
 
 class LabelError(ValueError):
@@ -51,7 +53,10 @@ def read_table(path: Path) -> Notes:
     comment. Raises LabelError for a line that is not a note, or an unreadable file."""
     notes = []
     for number, cells in enumerate(_read_rows(path), start=1):
-        if not "".join(cells).strip() or (number == 1 and HEADER.match(cells[0])):
+        if not "".join(cells).strip():
+            continue
+        if number == 1 and HEADER.match(cells[0].strip()):
+            _check_header(path, cells)
             continue
         try:
             onset, offset, pitch, *more = map(float, cells[:5])
@@ -62,10 +67,23 @@ def read_table(path: Path) -> Notes:
             if not (has_times and 0 <= pitch <= 127 and 0 <= velocity <= 127 and has_program):
                 raise ValueError
         except ValueError:
-            expected = "expected onset, offset, pitch, velocity, program"
-            raise LabelError(f"{path}:{number}: {expected}; got {cells}") from None
+            raise LabelError(f"{path}:{number}: {EXPECTED}; got {cells}") from None
         notes.append((onset, offset, pitch, velocity, class_of(int(program))))
     return notes_of_rows(np.array(notes).reshape(-1, 5))
+
+
+def _check_header(path: Path, cells: list[str]) -> None:
+    """Raise LabelError if the names of the columns have another order. A line with # and fewer than
+    three cells is a comment."""
+    is_comment = cells[0].strip().startswith("#") and len(cells) < 3
+    names = [name.strip().lower() for name in cells] + [""] * (3 - len(cells))
+    fit = all(
+        re.search(pattern, name)
+        for pattern, name in zip(COLUMNS, names, strict=False)
+        if name or pattern != COLUMNS[3]
+    )
+    if not (is_comment or fit):
+        raise LabelError(f"{path}:1: {EXPECTED}; got the header {cells}")
 
 
 def _read_rows(path: Path) -> list[list[str]]:

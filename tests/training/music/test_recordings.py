@@ -24,6 +24,9 @@ def write_text(path: Path, content: str) -> Path:
         "\ufeffonset,offset,pitch,velocity\r\n0.5,1.5,60,90\r\n",
         "Start\tend\tnote\tvelocity\tprogram\n0.5\t1.5\t60\t90\t0\n",
         "# velocities are guesses\n0.5,1.5,60,90\n",
+        " onset, offset, pitch, velocity\n0.5, 1.5, 60, 90\n",
+        "OnsetTime\tOffsetTime\tMidiPitch\n0.5\t1.5\t60\t90\n",
+        "onset_s, offset_s, midi_pitch, velocity, program\n0.5,1.5,60,90,0\n",
     ],
 )
 def test_tables_in_common_formats_are_read(tmp_path: Path, content: str) -> None:
@@ -34,6 +37,23 @@ def test_tables_in_common_formats_are_read(tmp_path: Path, content: str) -> None
     assert [column.tolist() for column in columns] == [[0.5], [1.5], [60], [90]]
     path.write_text("0.5,1.5,60")
     assert read_table(path).velocity.tolist() == [0]  # unknown
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "onset,offset,velocity,pitch",
+        "# onset,offset,velocity,pitch",
+        "onset,duration,pitch",
+        "onset,offset,pitch,channel",
+        "start_time,end_time,instrument,note",
+        "onset,offset",
+    ],
+)
+def test_tables_with_other_columns_are_rejected(tmp_path: Path, header: str) -> None:
+    path = write_text(tmp_path / "a.csv", f"{header}\n0.5,1.5,60,90\n")
+    with pytest.raises(LabelError, match="a.csv:1: expected onset, offset, pitch, velocity"):
+        read_table(path)
 
 
 @pytest.mark.parametrize(

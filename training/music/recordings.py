@@ -39,6 +39,7 @@ from training.music.notes import (
 )
 
 HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
+SUSTAIN = 64  # number of the MIDI controller
 COLUMNS = ("onset|start", "offset|end", "pitch|midi|note", "vel")  # patterns of their names
 EXPECTED = "expected onset, offset, pitch, velocity, program"
 
@@ -104,9 +105,24 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
         notes = track.notes.numpy()
         played = notes_of(*_span(notes), notes["pitch"], notes["velocity"])
         if not track.is_drum:
-            presses = np.stack(_span(track.pedals.numpy()), axis=1)
+            presses = np.concatenate(
+                [np.stack(_span(track.pedals.numpy()), axis=1), _last_press(track)]
+            )
             tracks.append((track.program, played, presses))
     return tracks
+
+
+def _last_press(track: Any) -> F64:
+    """Return the press that lasts to the end of a track, [1, 2], if any, else [0, 2]. symusic
+    returns only presses with a release."""
+    controls = track.controls.numpy()
+    is_pedal = controls["number"] == SUSTAIN
+    time, down = controls["time"][is_pedal], controls["value"][is_pedal] >= 64
+    if not len(down) or not down[-1]:
+        return np.zeros((0, 2))
+    released = np.flatnonzero(~down)
+    first = released[-1] + 1 if len(released) else 0
+    return np.array([[time[first], track.end()]], np.float64)
 
 
 def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import symusic
 
 from model.config import INSTRUMENTS
 from tests.training.conftest import Event, write_midi
@@ -99,6 +100,18 @@ def test_the_pedal_extends_only_notes_of_its_track(tmp_path: Path) -> None:
     tracks = [(0.5, 1.0, 72, 70)], [(0.5, 1.0, 60, 70)]
     held = {(0.5, 1.0, 60, 70), (0.5, 1.5, 72, 70)}
     assert set(notes_with_pedal(tmp_path / "a.mid", *tracks, pedal=(0.0, 1.5))) == held
+
+
+def test_a_pedal_without_release_lasts_to_the_end(tmp_path: Path) -> None:
+    track = symusic.Track(program=0)
+    track.notes.extend([symusic.Note(0, 480, 60, 70), symusic.Note(480, 1440, 64, 70)])
+    changes = (0, 127), (240, 0), (360, 100), (400, 110)
+    track.controls.extend([symusic.ControlChange(time, 64, value) for time, value in changes])
+    score = symusic.Score(480)
+    score.tracks.append(track)
+    path = tmp_path / "a.mid"
+    path.write_bytes(score.dumps_midi())
+    assert read_midi(path).offset.tolist() == pytest.approx([2.0, 2.0])  # 960 ticks per second
 
 
 @pytest.mark.parametrize("content", [b"no music", b"MThd\0\0\0\x06\0\x01\0\x01\xe2\x50MTrk"])

@@ -1,6 +1,7 @@
 """Tests of note tables, MIDI files and folders of recordings."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,11 +104,11 @@ def test_the_pedal_extends_only_notes_of_its_track(tmp_path: Path) -> None:
 
 
 def test_a_pedal_without_release_lasts_to_the_end(tmp_path: Path) -> None:
-    track = symusic.Track(program=0)
+    track: Any = symusic.Track(program=0)
     track.notes.extend([symusic.Note(0, 480, 60, 70), symusic.Note(480, 1440, 64, 70)])
     changes = (0, 127), (240, 0), (360, 100), (400, 110)
     track.controls.extend([symusic.ControlChange(time, 64, value) for time, value in changes])
-    score = symusic.Score(480)
+    score: Any = symusic.Score(480)
     score.tracks.append(track)
     path = tmp_path / "a.mid"
     path.write_bytes(score.dumps_midi())

@@ -342,8 +342,7 @@ def _cut(own: UserRecording, begin: float, end: float) -> UserRecording:
 
 
 def _labelled_span(source: RealRecording) -> tuple[int, int]:
-    """Return the samples between which a recording has notes, with MARGIN_S on either side. The
-    span has at least MIN_S, so that its parts are not too short."""
+    """Return the ends of the part with notes and MARGIN_S around it, at least MIN_S, in samples."""
     length, notes = len(source.audio), source.notes
     shortest = min(length, round(MIN_S * SAMPLE_RATE))
     begin, end = notes.onset.min() - MARGIN_S, notes.offset.max() + MARGIN_S

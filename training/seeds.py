@@ -40,9 +40,7 @@ def final_metrics(folder: Path) -> dict[str, float]:
     card = read_card(saved_weights(folder, "last"))
     step, steps = card["training"]["steps"], card["training"]["loop"]["steps"]
     metrics: dict[str, float] = card["validation"]  # empty without a validation
-    if step > steps:
-        raise ValueError(f"{folder}: stopped at step {step}, beyond {steps}; choose another --out")
-    if step < steps or not metrics:
+    if step != steps or not metrics:
         raise ValueError(
             f"{folder}: unfinished run, stopped at step {step} of {steps}; repeat the command"
         )

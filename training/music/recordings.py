@@ -40,7 +40,7 @@ from training.music.notes import (
 
 HEADER = re.compile(r"#|onset|start", re.IGNORECASE)
 SUSTAIN = 64  # number of the MIDI controller
-COLUMNS = ("onset|start", "offset|end", "pitch|midi|note", "vel")  # patterns of their names
+COLUMNS = ("onset|start", "offset|end", "pitch|midi|note", "vel|^$")  # patterns of their names
 EXPECTED = "expected onset, offset, pitch, velocity, program"
 
 
@@ -78,11 +78,7 @@ def _check_header(path: Path, cells: list[str]) -> None:
     three cells is a comment."""
     is_comment = cells[0].strip().startswith("#") and len(cells) < 3
     names = [name.strip().lower() for name in cells] + [""] * (3 - len(cells))
-    fit = all(
-        re.search(pattern, name)
-        for pattern, name in zip(COLUMNS, names, strict=False)
-        if name or pattern != COLUMNS[3]
-    )
+    fit = all(re.search(pattern, name) for pattern, name in zip(COLUMNS, names, strict=False))
     if not (is_comment or fit):
         raise LabelError(f"{path}:1: {EXPECTED}; got the header {cells}")
 
@@ -105,24 +101,19 @@ def midi_tracks(midi: bytes) -> list[tuple[int, Notes, F64]]:
         notes = track.notes.numpy()
         played = notes_of(*_span(notes), notes["pitch"], notes["velocity"])
         if not track.is_drum:
-            presses = np.concatenate(
-                [np.stack(_span(track.pedals.numpy()), axis=1), _last_press(track)]
-            )
-            tracks.append((track.program, played, presses))
+            tracks.append((track.program, played, _presses(track)))
     return tracks
 
 
-def _last_press(track: Any) -> F64:
-    """Return the press that lasts to the end of a track, [1, 2], if any, else [0, 2]. symusic
-    returns only presses with a release."""
+def _presses(track: Any) -> F64:
+    """Return the start and end of each press of the pedal, [presses, 2]. The last may last to the
+    end of the track: symusic's ``pedals`` omit such a press."""
     controls = track.controls.numpy()
     is_pedal = controls["number"] == SUSTAIN
-    time, down = controls["time"][is_pedal], controls["value"][is_pedal] >= 64
-    if not len(down) or not down[-1]:
-        return np.zeros((0, 2))
-    released = np.flatnonzero(~down)
-    first = released[-1] + 1 if len(released) else 0
-    return np.array([[time[first], track.end()]], np.float64)
+    is_down = np.concatenate([[False], controls["value"][is_pedal] >= 64, [False]])
+    time = np.append(controls["time"][is_pedal], track.end()).astype(np.float64)
+    change = np.diff(is_down.astype(int))
+    return np.stack([time[change > 0], time[change < 0]], axis=1)
 
 
 def _span(columns: dict[str, NDArray[Any]]) -> tuple[F64, F64]:
